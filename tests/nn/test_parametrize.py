@@ -52,17 +52,17 @@ def square(how: Callable[..., Any], *args: Any, **kwargs: Any) -> nn.Linear:
     return layer
 
 
-LAYERS: dict[str, Callable[[], nn.Linear]] = {
-    "two": lambda: register_parametrization(square(register_parametrization, Symmetric()), "weight", nn.Tanh()),
-    "rank one": lambda: square(register_parametrization, RankOne()),
-    "weight_norm": lambda: square(parametrizations.weight_norm),
-    "spectral_norm": lambda: square(parametrizations.spectral_norm),
-    "old weight_norm": lambda: square(nn.utils.weight_norm),
-    "old spectral_norm": lambda: square(nn.utils.spectral_norm),
-    "matrix_exp": lambda: square(parametrizations.orthogonal),
-    "cayley": lambda: square(parametrizations.orthogonal, "cayley"),
-    "householder": lambda: square(parametrizations.orthogonal, "householder", use_trivialization=False),
-    "pruned": lambda: square(prune.l1_unstructured, amount=4),
+WAYS: dict[str, Callable[[nn.Linear, str], Any]] = {
+    "two": lambda a, name: register_parametrization(register_parametrization(a, name, Symmetric()), name, nn.Tanh()),
+    "rank one": lambda a, name: register_parametrization(a, name, RankOne()),
+    "weight_norm": parametrizations.weight_norm,
+    "spectral_norm": parametrizations.spectral_norm,
+    "old weight_norm": nn.utils.weight_norm,
+    "old spectral_norm": nn.utils.spectral_norm,
+    "matrix_exp": parametrizations.orthogonal,
+    "cayley": lambda a, name: parametrizations.orthogonal(a, name, "cayley"),
+    "householder": lambda a, name: parametrizations.orthogonal(a, name, "householder", use_trivialization=False),
+    "pruned": lambda a, name: prune.ln_structured(a, name, 1, 2, 0),
 }
 X = np.random.default_rng(0).normal(size=(4, 3)).astype("f4")
 
@@ -73,10 +73,10 @@ def assert_same(one: nn.Module, other: nn.Module) -> None:
         np.testing.assert_allclose(tensor.numpy(), other.state_dict()[name].numpy(), 1e-4, 1e-5, err_msg=name)
 
 
-@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("name", WAYS)
 def test_a_traced_step_trains_as_an_eager_one_copies_and_files_do_as_well(name: str) -> None:
     hm.manual_seed(0)
-    layer = LAYERS[name]()
+    layer = square(WAYS[name])
 
     def trained(model: nn.Module, wrap: Callable[..., Any]) -> nn.Module:
         optimizer = hm.optim.Adam(model.parameters(), lr=0.05)
@@ -99,17 +99,17 @@ def test_a_traced_step_trains_as_an_eager_one_copies_and_files_do_as_well(name: 
     assert not any(
         np.array_equal(p.detach(), q.detach()) for p, q in zip(layer.parameters(), expected.parameters(), strict=True)
     )
-    fresh = LAYERS[name]()
+    fresh = square(WAYS[name])
     fresh.load_state_dict(expected.state_dict())
     assert_same(fresh, expected)
     assert type(fresh) is nn.Linear and repr(fresh) == repr(pickle.loads(pickle.dumps(fresh)))
     np.testing.assert_allclose(fresh.eval().weight.detach(), expected.eval().weight.detach(), 1e-6)
 
 
-@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("name", WAYS)
 def test_functions_of_parameters_second_derivatives_and_dtypes(name: str) -> None:
     hm.manual_seed(0)
-    layer = LAYERS[name]().to(hm.float64).eval()
+    layer = square(WAYS[name]).to(hm.float64).eval()
     assert layer.weight.dtype == hm.float64
     names, values = zip(*layer.named_parameters(), strict=True)
 
@@ -127,6 +127,13 @@ def test_functions_of_parameters_second_derivatives_and_dtypes(name: str) -> Non
     ends = [slope(*(v.detach() + s * d for v, d in zip(values, along, strict=True))).item() for s in (step, -step)]
     directed = sum((g * d).sum() for g, d in zip(found, along, strict=True)).item()
     assert directed == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=1e-5, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_everything_is_on_the_device_of_the_weight(name: str) -> None:
+    layer = nn.Linear(3, 3).to(device="meta")
+    WAYS[name](layer, "weight")
+    assert {tensor.device for tensor in (layer.weight, *layer.state_dict().values())} == {hm.device("meta")}
 
 
 def test_originals_and_assignments() -> None:
@@ -377,6 +384,7 @@ def test_orthogonal_weights_are_assigned_and_complex_ones_unitary() -> None:
         (lambda a: setattr(register_parametrization(a, "weight", nn.Tanh()), "weight", 0), RuntimeError, "Tanh does"),
         (lambda a: setattr(nn.utils.weight_norm(a), "weight", 0), AttributeError, "weight_g and weight_v"),
         (lambda a: hm.trace(lambda: parametrizations.weight_norm(a))(), RuntimeError, "do it outside"),
+        (lambda a: hm.trace(lambda: remove_parametrizations(a, "weight"))(), RuntimeError, "do it outside"),
     ],
 )  # fmt: skip
 def test_errors_leave_the_layer_as_it_is(call: Callable[[nn.Linear], Any], error: type[Exception], text: str) -> None:

@@ -43,6 +43,12 @@ def rule_of(module: Module, name: str) -> Rule | None:
     return found.get(name)
 
 
+def outside_of_traces(what: str) -> None:
+    """TraceError in a traced function, whose modules keep their parameters."""
+    if is_tracing():
+        raise TraceError(f"{what}: a traced function cannot change the parameters of a module; do it outside")
+
+
 def set_rule(module: Module, name: str, rule: Rule | None) -> None:
     """Makes an attribute one that is computed, or with None no longer."""
     rules = {key: value for key, value in vars(module).get("_computed", {}).items() if key != name}
@@ -52,8 +58,7 @@ def set_rule(module: Module, name: str, rule: Rule | None) -> None:
 
 def tensor_of(module: Module, name: str, what: str, kinds: tuple[str, ...] = ("parameter",)) -> Tensor:
     """The parameter (or what `kinds` say) of this name, which a rule may take the place of; ArgumentError otherwise."""
-    if is_tracing():
-        raise TraceError(f"{what}: a traced function cannot change the parameters of a module; do it outside")
+    outside_of_traces(what)
     if not isinstance(module, Module):
         raise ArgumentError(f"{what}: takes a Module, got {type(module).__name__}")
     value = vars(module).get(name)
@@ -69,4 +74,4 @@ def tensor_of(module: Module, name: str, what: str, kinds: tuple[str, ...] = ("p
     return value
 
 
-__all__ = ["Rule", "rule_of", "set_rule", "tensor_of"]
+__all__ = ["Rule", "outside_of_traces", "rule_of", "set_rule", "tensor_of"]

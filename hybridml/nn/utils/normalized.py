@@ -13,7 +13,7 @@ from ...linalg.operands import described
 from ..module import Module
 from ..parameter import Parameter
 from . import parametrizations as norms
-from .computed import Rule, rule_of, set_rule, tensor_of
+from .computed import Rule, outside_of_traces, rule_of, set_rule, tensor_of
 
 M = TypeVar("M", bound=Module)
 
@@ -119,6 +119,7 @@ def remove_spectral_norm(module: M, name: str = "weight") -> M:
 
 
 def _removed(module: M, name: str, kind: type[_WeightNorm] | type[_SpectralNorm]) -> M:
+    outside_of_traces(f"remove_{kind.kind}")
     rule = rule_of(module, name)
     if not isinstance(rule, kind):
         raise ArgumentError(

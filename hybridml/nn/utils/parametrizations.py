@@ -9,7 +9,7 @@ from hybridml_compiler.ops.shapes import axis_index
 
 from ... import arrays as xp
 from ... import linalg, random
-from ...core.context import no_grad
+from ...core.context import no_grad, placed
 from ...core.tensor import Tensor
 from ...functional.distances import normalize as unit
 from ...linalg.operands import described
@@ -154,6 +154,7 @@ class _Orthogonal(Module):
         self.use_trivialization = use_trivialization
         self.register_buffer("base", None)
 
+    @placed
     def forward(self, X: Tensor) -> Tensor:
         is_wide = X.shape[-2] < X.shape[-1]
         if is_wide:
@@ -177,6 +178,7 @@ class _Orthogonal(Module):
         one = xp.eye(n, dtype=A.dtype)
         return linalg.solve(one - A / 2, one + A / 2)
 
+    @placed
     def right_inverse(self, Q: Tensor) -> Tensor:
         if Q.shape != self.shape:
             raise ShapeError(f"orthogonal: the weight is of shape {self.shape}, got {Q.shape}")
@@ -279,6 +281,7 @@ def rows_of(weight: Tensor, axis: int) -> Tensor:
     return xp.moveaxis(weight, axis, 0).reshape((weight.shape[axis], -1))
 
 
+@placed
 def random_vectors(matrix: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """Vectors of length 1 for the left and the right of a matrix."""
     rows, columns = (unit(random.normal((n,), dtype=matrix.dtype), dim=0, eps=eps) for n in matrix.shape)
@@ -303,7 +306,8 @@ def power_iterations(matrix: Tensor, right: Tensor, left: Tensor, count: int, ep
 
 def singular_value(u: Tensor, matrix: Tensor, v: Tensor) -> Tensor:
     """The singular value ``u^H matrix v`` of singular vectors."""
-    return linalg.vecdot(u, xp.matmul(matrix, v))
+    found: Tensor = xp.conj(u) @ (matrix @ v)
+    return found
 
 
 __all__ = ["orthogonal", "spectral_norm", "weight_norm"]

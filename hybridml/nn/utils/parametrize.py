@@ -17,7 +17,7 @@ from ..containers import ModuleDict, ModuleList
 from ..lazy.uninitialized import become
 from ..module import Module
 from ..parameter import Parameter, is_parameter
-from .computed import Rule, set_rule, tensor_of
+from .computed import Rule, outside_of_traces, set_rule, tensor_of
 
 M = TypeVar("M", bound=Module)
 
@@ -219,6 +219,7 @@ def register_parametrization(module: M, tensor_name: str, parametrization: Modul
     if not isinstance(parametrization, Module):
         got = type(parametrization).__name__
         raise ArgumentError(f"register_parametrization: a parametrization is a Module, got {got}")
+    outside_of_traces("register_parametrization")
     if is_parametrized(module, tensor_name):
         parametrization.train(module.training)
         if not unsafe:
@@ -265,6 +266,7 @@ def remove_parametrizations(module: M, tensor_name: str, leave_parametrized: boo
     >>> list(remove_parametrizations(layer, "weight").state_dict())
     ['bias', 'weight']
     """
+    outside_of_traces("remove_parametrizations")
     if not is_parametrized(module, tensor_name):
         raise ArgumentError(f"remove_parametrizations: {type(module).__name__} has none on {tensor_name!r}")
     made = module.parametrizations[tensor_name]
@@ -312,6 +314,7 @@ def transfer_parametrizations_and_params(from_module: Module, to_module: M, tens
     >>> other.parametrizations.weight.original is layer.parametrizations.weight.original
     True
     """
+    outside_of_traces("transfer_parametrizations_and_params")
     if not is_parametrized(from_module):
         return to_module
     for name in [*from_module.parametrizations] if tensor_name is None else [tensor_name]:

@@ -15,10 +15,10 @@ from hybridml_compiler.errors import ArgumentError, AxisError, ShapeError
 
 from ... import arrays as xp
 from ... import linalg, random
-from ...core.context import no_grad
+from ...core.context import no_grad, placed
 from ...core.tensor import Tensor
 from ..module import Module
-from .computed import Rule, rule_of, set_rule, tensor_of
+from .computed import Rule, outside_of_traces, rule_of, set_rule, tensor_of
 from .gradients import parameters_to_vector
 
 M = TypeVar("M", bound=Module)
@@ -86,6 +86,7 @@ class BasePruningMethod(ABC):
 
         `args` and `kwargs` go to the constructor; `importance_scores` stand for the weight where a mask is computed.
         """
+        outside_of_traces("prune")
         method = cls(*args, **kwargs)
         method._tensor_name = name
         rule = rule_of(module, name)
@@ -197,6 +198,7 @@ class _OfElements(BasePruningMethod):
     def __init__(self, amount: Amount) -> None:
         self.amount = _amount(amount)
 
+    @placed
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         count = _count(self.amount, t.size)
         mask = default_mask.reshape((-1,)).clone()
@@ -241,6 +243,7 @@ class _OfChannels(BasePruningMethod):
     PRUNING_TYPE = "structured"
     dim: int
 
+    @placed
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         axis = _channels(t, self.dim)
         channels = t.shape[axis]
