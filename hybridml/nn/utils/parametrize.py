@@ -157,7 +157,7 @@ class ParametrizationList(ModuleList):
 
 
 def _inverted(module: Module, value: Any) -> Any:
-    """What a parametrization makes `value` of; where it has no inverse that is `value`."""
+    """The original that a parametrization makes a value of; the value itself where it has no inverse."""
     if not hasattr(module, "right_inverse"):
         return value
     try:
