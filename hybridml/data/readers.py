@@ -50,6 +50,10 @@ class _Table(Dataset[Any]):
             raise IndexError(f"{type(self).__name__}: row {outside[0]} is outside of {len(self)}")
         return indices % max(1, len(self))
 
+    def __repr__(self) -> str:
+        target = "" if self.target is None else f", target={self.target!r}"
+        return f"{type(self).__name__}({len(self)} rows of {self.names}{target})"
+
     def __getitem__(self, index: int) -> Any:
         row = {name: column[0] for name, column in self._rows(self._places(np.array([index]))).items()}
         if self.target is None:
