@@ -14,7 +14,7 @@ from .. import arrays as xp
 from ..core.context import no_grad
 from ..core.tensor import Tensor
 from ..random.generator import Generator, shape_of
-from ..random.sampling import Domain, Draw
+from ..random.sampling import Draw, check_array
 from .constraints import Constraint, real
 
 D = TypeVar("D", bound="Distribution")
@@ -82,8 +82,10 @@ class Distribution(metaclass=_Validating):
 
     def _check(self, key: str, constraint: Constraint, value: Any) -> None:
         """Raises ArgumentError for a Python number that a parameter cannot be, DTypeError for what is no number."""
-        if not isinstance(value, Tensor):
-            Domain(constraint.words, constraint.check).check(type(self).__name__, key, value)
+        if isinstance(value, int | float):
+            self._must_hold(key, constraint, value)
+        else:
+            check_array(type(self).__name__, key, value)
 
     def _check_tensors(self) -> None:
         """Raises ArgumentError for parameters whose constraints do not hold, also of the distributions inside."""
@@ -94,8 +96,9 @@ class Distribution(metaclass=_Validating):
             if isinstance(part, Distribution):
                 part._check_tensors()
 
-    def _must_hold(self, key: str, constraint: Constraint, value: Tensor) -> None:
-        if not constraint.check(value).all():
+    def _must_hold(self, key: str, constraint: Constraint, value: Any) -> None:
+        found = constraint.check(value)
+        if not (found if isinstance(found, bool) else found.all()):
             raise ArgumentError(f"{type(self).__name__}: {key} must be {constraint.words}, got {value}")
 
     def _given(self, **parameters: Any) -> list[Tensor]:
