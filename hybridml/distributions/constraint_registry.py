@@ -51,21 +51,25 @@ def _moved(part: T.Transform, loc: Any, scale: Any) -> T.Transform:
     return part if plain else T.ComposeTransform([part, T.AffineTransform(loc, scale)])
 
 
-for _to in (transform_to, biject_to):
-    _to.register(C.Real, lambda c: T.identity_transform)
-    _to.register(C.GreaterThan, lambda c: _moved(T.ExpTransform(), c.lower_bound, 1))
-    _to.register(C.GreaterThanEq, lambda c: _moved(T.ExpTransform(), c.lower_bound, 1))
-    _to.register(C.LessThan, lambda c: _moved(T.ExpTransform(), c.upper_bound, -1))
-    for _kind in (C.Interval, C.HalfOpenInterval, C.LeftOpenInterval):
-        _to.register(_kind, lambda c: _moved(T.SigmoidTransform(), c.lower_bound, c.upper_bound - c.lower_bound))
-    _to.register(C.CorrCholesky, lambda c: T.CorrCholeskyTransform())
-    _to.register(
+def _register_all(to: ConstraintRegistry) -> None:
+    """The transforms that are bijections in both tables."""
+    to.register(C.Real, lambda c: T.identity_transform)
+    to.register(C.GreaterThan, lambda c: _moved(T.ExpTransform(), c.lower_bound, 1))
+    to.register(C.GreaterThanEq, lambda c: _moved(T.ExpTransform(), c.lower_bound, 1))
+    to.register(C.LessThan, lambda c: _moved(T.ExpTransform(), c.upper_bound, -1))
+    for kind in (C.Interval, C.HalfOpenInterval, C.LeftOpenInterval):
+        to.register(kind, lambda c: _moved(T.SigmoidTransform(), c.lower_bound, c.upper_bound - c.lower_bound))
+    to.register(C.CorrCholesky, lambda c: T.CorrCholeskyTransform())
+    to.register(
         C.IndependentConstraint,
-        lambda c, to=_to: T.IndependentTransform(to(c.base_constraint), c.reinterpreted_batch_ndims),
+        lambda c: T.IndependentTransform(to(c.base_constraint), c.reinterpreted_batch_ndims),
     )
-    _to.register(C.Stack, lambda c, to=_to: T.StackTransform([to(part) for part in c.cseq], c.dim))
-    _to.register(C.Cat, lambda c, to=_to: T.CatTransform([to(part) for part in c.cseq], c.dim, c.lengths))
+    to.register(C.Stack, lambda c: T.StackTransform([to(part) for part in c.cseq], c.dim))
+    to.register(C.Cat, lambda c: T.CatTransform([to(part) for part in c.cseq], c.dim, c.lengths))
 
+
+_register_all(transform_to)
+_register_all(biject_to)
 transform_to.register(C.Simplex, lambda c: T.SoftmaxTransform())
 biject_to.register(C.Simplex, lambda c: T.StickBreakingTransform())
 transform_to.register(C.LowerCholesky, lambda c: T.LowerCholeskyTransform())

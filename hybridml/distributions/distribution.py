@@ -33,7 +33,7 @@ class _Validating(type):
 
     @property
     def __signature__(cls) -> inspect.Signature:
-        own = inspect.signature(cls.__init__)
+        own = inspect.signature(cls.__init__)  # type: ignore[misc]
         last = inspect.Parameter(
             "validate_args", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="bool | None"
         )
@@ -63,7 +63,7 @@ class Distribution(metaclass=_Validating):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "log_prob" in vars(cls):
-            cls.log_prob = _validated(cls.log_prob)  # type: ignore[method-assign]
+            cls.log_prob = _validated(cls.log_prob)  # type: ignore[method-assign, assignment]
 
     @staticmethod
     def set_default_validate_args(value: bool) -> None:

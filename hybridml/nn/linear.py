@@ -109,7 +109,7 @@ class Embedding(Module):
 
     @classmethod
     def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, **options: Any) -> Self:
-        """A layer whose table is `embeddings` itself (rows, embedding_dim), without a gradient unless `freeze` is False.
+        """A layer whose table is `embeddings` itself (rows, embedding_dim), without a gradient if `freeze`.
 
         `options` are those of the class. Raises ShapeError for a table that is no matrix.
 

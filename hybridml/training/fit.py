@@ -117,13 +117,13 @@ def fit(
 
     metrics: by name, updated with ``(model(*inputs), target)``, in training and in validation; those of one number are
     figures. scheduler: steps after each epoch, `ReduceLROnPlateau` by "val_loss", or "loss" without validation; one
-    that steps after each batch is stepped by a callback. callbacks: see `Callback`. accumulate: batches whose gradients, each
-    over their number, one step of the optimizer takes together (the last of an epoch may be fewer). clip_grad_norm:
-    what their norm is clipped to. resume: a file of `Checkpoint`, to go on from; where there is none, training begins.
-    What follows is that of a run without a break, where random numbers are of the default generator and the loader has
-    a `state_dict`, as `DataLoader`, or the same order each time. traced: whether steps are compiled; the results are
-    the same. The model is left in training mode. Raises ArgumentError for an `accumulate` below 1, or for a `loader` or
-    `validation` without batches.
+    that steps after each batch is stepped by a callback. callbacks: see `Callback`. accumulate: batches whose
+    gradients, each over their number, one step of the optimizer takes together (the last of an epoch may be fewer).
+    clip_grad_norm: what their norm is clipped to. resume: a file of `Checkpoint`, to go on from; where there is none,
+    training begins. What follows is that of a run without a break, where random numbers are of the default generator
+    and the loader has a `state_dict`, as `DataLoader`, or the same order each time. traced: whether steps are compiled;
+    the results are the same. The model is left in training mode. Raises ArgumentError for an `accumulate` below 1, or
+    for a `loader` or `validation` without batches.
 
     >>> model = hm.nn.Linear(2, 1)
     >>> loader = [(hm.ones((4, 2)), hm.zeros((4, 1)))] * 5
