@@ -26,7 +26,7 @@ class ConstraintRegistry:
         self._factories: dict[type, Factory] = {}
 
     def register(self, constraint: Any, factory: Factory | None = None) -> Any:
-        """Has `factory` make the transforms of a class of constraints, given as one of them or as the class."""
+        """Adds the function that makes transforms to a class of constraints, given as one of them or as the class."""
         if factory is None:
             return lambda made: self.register(constraint, made)
         kind = constraint if isinstance(constraint, type) else type(constraint)

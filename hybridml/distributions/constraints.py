@@ -33,7 +33,7 @@ class Constraint:
 
     @property
     def words(self) -> str:
-        """What a value must be, for messages."""
+        """Text for messages: a value must be this."""
         return f"in {self!r}"
 
     def __repr__(self) -> str:
@@ -261,7 +261,7 @@ class CorrCholesky(LowerCholesky):
 
 
 class Square(Constraint):
-    """Square matrices."""
+    """Matrices with as many rows as columns."""
 
     event_dim = 2
 
