@@ -33,11 +33,12 @@ class _Validating(type):
 
     @property
     def __signature__(cls) -> inspect.Signature:
-        own = inspect.signature(cls.__init__)  # type: ignore[misc]
-        last = inspect.Parameter(
+        own: Any = inspect.signature(cls.__init__)  # type: ignore[misc]
+        added = inspect.Parameter(
             "validate_args", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="bool | None"
         )
-        return own.replace(parameters=[*[*own.parameters.values()][1:], last])
+        given = [p for p in [*own.parameters.values()][1:] if p.name != added.name]
+        return own.replace(parameters=sorted((*given, added), key=lambda p: p.kind))
 
 
 class Distribution(metaclass=_Validating):
@@ -59,6 +60,11 @@ class Distribution(metaclass=_Validating):
     batch_shape: tuple[int, ...] = ()
     event_shape: tuple[int, ...] = ()
     _validate_args = False
+
+    def __init__(self, batch_shape: Any = (), event_shape: Any = (), validate_args: bool | None = None) -> None:
+        self.batch_shape, self.event_shape = shape_of(batch_shape), shape_of(event_shape)
+        if validate_args is not None:
+            self._validate_args = validate_args
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -140,6 +146,10 @@ class Distribution(metaclass=_Validating):
                 "log_prob times what was reached as a loss"
             )
         return self._draw((*shape_of(sample_shape), *self.batch_shape), generator)
+
+    def _extended_shape(self, sample_shape: Any = ()) -> tuple[int, ...]:
+        """Shape of draws: `sample_shape` + batch_shape + event_shape."""
+        return (*shape_of(sample_shape), *self.batch_shape, *self.event_shape)
 
     def _lead(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The axes of a draw of `shape` that are in front of the batch's."""

@@ -30,13 +30,13 @@ class LRFinder:
 
     @property
     def suggestion(self) -> float:
-        """The rate at which the loss falls most steeply.
+        """The rate at which the loss falls most steeply: the middle of the eighth of the rates with the largest fall.
 
-        Of the first ten rates, or of a quarter of them, the means are of few batches, whose differences say nothing.
+        Less is the difference of two batches, and so are the means at the first ten rates (or a quarter of them).
         """
-        first = min(10, len(self.losses) // 4)
-        falls = [b - a for a, b in itertools.pairwise(self.losses[first:])]
-        return self.rates[first + falls.index(min(falls))]
+        first, span = min(10, len(self.losses) // 4), max(1, len(self.losses) // 8)
+        falls = [b - a for a, b in zip(self.losses[first:-span], self.losses[first + span :], strict=True)]
+        return self.rates[first + span // 2 + falls.index(min(falls))]
 
     def __repr__(self) -> str:
         rates = f"{len(self.rates)} rates from {self.rates[0]:.3g} to {self.rates[-1]:.3g}"

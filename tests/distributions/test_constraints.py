@@ -244,3 +244,36 @@ def test_a_flow_of_vectors_says_its_axes_by_its_constraints() -> None:
     assert p.event_shape == (2,) and p.support == C.real_vector
     expected = D.Normal(0.0, 4.0).log_prob(hm.tensor([1.0, 2.0])).sum()
     assert p.log_prob(hm.tensor([1.0, 2.0])).item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_a_distribution_as_users_of_pytorch_write_it() -> None:
+    class Triangle(D.Distribution):
+        arg_constraints = {"width": C.positive}  # noqa: RUF012
+        has_rsample = True
+
+        def __init__(self, width: hm.Tensor, validate_args: bool | None = None, **more: Any) -> None:
+            self.width = width
+            super().__init__(width.shape, validate_args=validate_args)
+
+        @C.dependent_property(is_discrete=False, event_dim=0)
+        def support(self) -> C.Constraint:
+            return C.interval(-self.width, self.width)
+
+        def rsample(self, sample_shape: Any = (), **_: Any) -> hm.Tensor:
+            shape = self._extended_shape(sample_shape)
+            return (hm.rand(shape) - hm.rand(shape)) * self.width
+
+        def log_prob(self, value: Any) -> hm.Tensor:
+            return hm.log(self.width - hm.abs(value)) - 2 * hm.log(self.width)
+
+    p = Triangle(hm.tensor([1.0, 2.0]), validate_args=True)
+    draws = p.rsample((7,))
+    assert draws.shape == (7, 2) and p.support.check(draws).all() and p.log_prob(draws).shape == (7, 2)
+    assert C.is_dependent(Triangle.support) and [*inspect.signature(Triangle).parameters][-2:] == [
+        "validate_args",
+        "more",
+    ]
+    with pytest.raises(hm.ArgumentError, match="width must be above 0"):
+        Triangle(hm.tensor(-1.0), validate_args=True)
+    with pytest.raises(hm.ArgumentError, match="value must be from"):
+        p.log_prob(5.0)

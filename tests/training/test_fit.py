@@ -238,8 +238,8 @@ def test_the_rate_finder_leaves_no_trace() -> None:
     with pytest.raises(hm.ArgumentError, match="no batch"):
         lr_finder(model, loss, optimizer, [])
     assert LRFinder([1.0, 2.0, 3.0], [5.0, 5.0, 1.0]).suggestion == 2.0
-    noisy = LRFinder([2.0**k for k in range(40)], [9.0, 5.0, *[7.0] * 18, 6.0, 4.0, *[3.9] * 18])
-    assert noisy.suggestion == 2.0**20 and repr(noisy).startswith("LRFinder(40 rates from 1 to")
+    noisy = LRFinder([2.0**k for k in range(40)], [9.0, 5.0, *[7.0] * 12, 9.5, *[7.0] * 5, 6.0, 4.0, *[3.9] * 18])
+    assert noisy.suggestion == 2.0**19 and repr(noisy).startswith("LRFinder(40 rates from 1 to")
 
 
 @pytest.mark.parametrize("validated", [False, True])
