@@ -50,6 +50,10 @@ class _Table(Dataset[Any]):
             raise IndexError(f"{type(self).__name__}: row {outside[0]} is outside of {len(self)}")
         return indices % max(1, len(self))
 
+    def __repr__(self) -> str:
+        target = "" if self.target is None else f", target={self.target!r}"
+        return f"{type(self).__name__}({len(self)} rows of {self.names}{target})"
+
     def __getitem__(self, index: int) -> Any:
         row = {name: column[0] for name, column in self._rows(self._places(np.array([index]))).items()}
         if self.target is None:
@@ -142,9 +146,9 @@ def read_csv(
 ) -> dict[str, np.ndarray]:
     """Reads the columns of a CSV file by their names; without a `header` they are called "0", "1", and so on.
 
-    A column is int64 where all its fields are whole numbers, float64 where all are numbers or empty (NaN), text
-    otherwise. Raises ArgumentError for a line with another number of fields, two columns of one name, and names that
-    are not there.
+    A column is int64 where all its fields are whole numbers, bool where all are "true" or "false", float64 where all
+    are numbers or empty (NaN), text otherwise. Raises ArgumentError for a line with another number of fields, two
+    columns of one name, and names that are not there.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -170,10 +174,14 @@ def read_csv(
 
 def _parsed(fields: Sequence[str]) -> np.ndarray:
     if not any("_" in field for field in fields):  # which Python takes in numbers, and no file means
-        for kind, dtype in ((int, np.int64), (_number, np.float64)):
+        for kind, dtype in ((int, np.int64), (_truth, np.bool_), (_number, np.float64)):
             with suppress(ValueError, OverflowError):
                 return np.array([kind(field) for field in fields], dtype)
     return np.array(fields, dtype=str)
+
+
+def _truth(field: str) -> bool:
+    return ("false", "true").index(field.strip().lower()) == 1
 
 
 def _number(field: str) -> float:

@@ -2,7 +2,8 @@
 
 Parameters are numbers or tensors, which broadcast to the `batch_shape`; `sample(n)` puts axes in front of it, and
 `log_prob` takes what broadcasts with it. Everything is made of operations, so it traces and differentiates; `rsample`
-gives numbers with gradients of the parameters. Parameters that are Python numbers are checked (ArgumentError).
+gives numbers with gradients of the parameters. Parameters that are Python numbers are checked (ArgumentError),
+tensors with ``validate_args=True``.
 
 distribution.py  what all have in common
 continuous.py    of real numbers
@@ -17,16 +18,21 @@ matrices.py      of matrices, and normal vectors with a covariance of low rank
 transforms/      invertible functions with Jacobians
 transformed.py   of transformed numbers; batches as events
 mixtures.py      mixtures
+constraints.py   sets of the values of parameters and draws
+constraint_registry.py  transforms of free numbers to those
 divergence.py    the table of divergences
 divergences_within.py   formulas for two of one family
 divergences_between.py  formulas for two of different families, by moments
 """
 
 from ..core.spellings import advise as _advise
+from . import constraint_registry as constraint_registry
+from . import constraints as constraints
 from . import divergences_between as divergences_between  # formulas register themselves
 from . import divergences_within as divergences_within  # after those by moments
 from . import transforms as transforms
 from .bounded import ContinuousBernoulli, Kumaraswamy, LogisticNormal, VonMises
+from .constraint_registry import biject_to, transform_to
 from .continuous import Beta, Exponential, Gamma, Laplace, Normal, Uniform
 from .counts import Binomial, Geometric, Multinomial, NegativeBinomial
 from .discrete import Bernoulli, Categorical, Poisson
@@ -72,8 +78,8 @@ __all__ = [
     "OneHotCategoricalStraightThrough", "Pareto", "Poisson", "PositiveDefiniteTransform", "PowerTransform",
     "RelaxedBernoulli", "RelaxedOneHotCategorical", "ReshapeTransform", "SigmoidTransform", "SoftmaxTransform",
     "SoftplusTransform", "StackTransform", "StickBreakingTransform", "StudentT", "TanhTransform", "Transform",
-    "TransformedDistribution", "Uniform", "VonMises", "Weibull", "Wishart", "identity_transform", "kl_divergence",
-    "register_kl",
+    "TransformedDistribution", "Uniform", "VonMises", "Weibull", "Wishart", "biject_to", "identity_transform",
+    "kl_divergence", "register_kl", "transform_to",
 ]  # fmt: skip
 
 _advise(globals())

@@ -9,7 +9,8 @@ from .. import arrays as xp
 from .. import random, special
 from ..core.tensor import Tensor
 from ..random.generator import Generator
-from ..random.sampling import Draw, anything, positive, until_accepted
+from ..random.sampling import Draw, until_accepted
+from . import constraints
 from .continuous import Normal, Uniform
 from .discrete import given_odds
 from .distribution import Distribution
@@ -28,9 +29,12 @@ class Kumaraswamy(TransformedDistribution):
     0.5
     """
 
+    arg_constraints = constraints.by_name(concentration1=constraints.positive, concentration0=constraints.positive)
+    support = constraints.unit_interval
+
     def __init__(self, concentration1: Any, concentration0: Any) -> None:
         self.concentration1, self.concentration0 = a, b = self._given(
-            concentration1=(concentration1, positive), concentration0=(concentration0, positive)
+            concentration1=concentration1, concentration0=concentration0
         )
         flat = Uniform(xp.zeros_like(a), xp.ones_like(a))
         super().__init__(flat, [PowerTransform(1 / b), AffineTransform(1.0, -1.0), PowerTransform(1 / a)])
@@ -74,6 +78,9 @@ class LogisticNormal(TransformedDistribution):
     ((4,), 1.0)
     """
 
+    arg_constraints = constraints.by_name(loc=constraints.real, scale=constraints.positive)
+    support = constraints.simplex
+
     def __init__(self, loc: Any, scale: Any) -> None:
         base = Normal(loc, scale)
         super().__init__(base if base.batch_shape else base.expand((1,)), StickBreakingTransform())
@@ -92,6 +99,8 @@ class ContinuousBernoulli(Distribution):
     """
 
     has_rsample = True
+    arg_constraints = constraints.by_name(probs=constraints.unit_interval, logits=constraints.real)
+    support = constraints.unit_interval
 
     def __init__(self, probs: Any = None, logits: Any = None, lims: tuple[float, float] = (0.499, 0.501)) -> None:
         (share, _), _ = given_odds(self, probs, logits)
@@ -155,8 +164,11 @@ class VonMises(Distribution):
     True
     """
 
+    arg_constraints = constraints.by_name(loc=constraints.real, concentration=constraints.positive)
+    support = constraints.real
+
     def __init__(self, loc: Any, concentration: Any) -> None:
-        self.loc, self.concentration = self._given(loc=(loc, anything), concentration=(concentration, positive))
+        self.loc, self.concentration = self._given(loc=loc, concentration=concentration)
 
     def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
         # In float64: near 0 and for large concentrations differences of like numbers are taken.

@@ -9,7 +9,8 @@ from .. import arrays as xp
 from .. import random, special
 from ..core.tensor import Tensor
 from ..random.generator import Generator
-from ..random.sampling import anything, positive
+from . import constraints
+from .constraints import Constraint
 from .distribution import Distribution
 
 _LOG_ROOT_2PI = 0.5 * math.log(2 * math.pi)
@@ -27,9 +28,11 @@ class Normal(Distribution):
     """
 
     has_rsample = True
+    arg_constraints = constraints.by_name(loc=constraints.real, scale=constraints.positive)
+    support = constraints.real
 
     def __init__(self, loc: Any, scale: Any) -> None:
-        self.loc, self.scale = self._given(loc=(loc, anything), scale=(scale, positive))
+        self.loc, self.scale = self._given(loc=loc, scale=scale)
 
     def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
         return random.normal(shape, self.loc, self.scale, generator=generator)
@@ -74,7 +77,17 @@ class Uniform(Distribution):
     has_rsample = True
 
     def __init__(self, low: Any, high: Any) -> None:
-        self.low, self.high = self._given(low=(low, anything), high=(high, anything))
+        self.low, self.high = self._given(low=low, high=high)
+
+    @property
+    def arg_constraints(self) -> dict[str, Constraint]:
+        """Constraints of the bounds, each of which depends on the other one."""
+        return {"low": constraints.less_than(self.high), "high": constraints.greater_than(self.low)}
+
+    @property
+    def support(self) -> Constraint:
+        """Numbers from `low` to `high`."""
+        return constraints.interval(self.low, self.high)
 
     def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
         return random.uniform(shape, self.low, self.high, generator=generator)
@@ -116,9 +129,11 @@ class Exponential(Distribution):
     """
 
     has_rsample = True
+    arg_constraints = constraints.by_name(rate=constraints.positive)
+    support = constraints.nonnegative
 
     def __init__(self, rate: Any) -> None:
-        (self.rate,) = self._given(rate=(rate, positive))
+        (self.rate,) = self._given(rate=rate)
 
     def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
         return random.exponential(1 / self.rate, shape, generator=generator)
@@ -160,9 +175,11 @@ class Laplace(Distribution):
     """
 
     has_rsample = True
+    arg_constraints = constraints.by_name(loc=constraints.real, scale=constraints.positive)
+    support = constraints.real
 
     def __init__(self, loc: Any, scale: Any) -> None:
-        self.loc, self.scale = self._given(loc=(loc, anything), scale=(scale, positive))
+        self.loc, self.scale = self._given(loc=loc, scale=scale)
 
     def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
         return random.laplace(self.loc, self.scale, shape, generator=generator)
@@ -205,9 +222,11 @@ class Gamma(Distribution):
     """
 
     has_rsample = True
+    arg_constraints = constraints.by_name(concentration=constraints.positive, rate=constraints.positive)
+    support = constraints.nonnegative
 
     def __init__(self, concentration: Any, rate: Any) -> None:
-        self.concentration, self.rate = self._given(concentration=(concentration, positive), rate=(rate, positive))
+        self.concentration, self.rate = self._given(concentration=concentration, rate=rate)
 
     def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
         return random.gamma(self.concentration, 1 / self.rate, shape, generator=generator)
@@ -248,10 +267,12 @@ class Beta(Distribution):
     """
 
     has_rsample = True
+    arg_constraints = constraints.by_name(concentration1=constraints.positive, concentration0=constraints.positive)
+    support = constraints.unit_interval
 
     def __init__(self, concentration1: Any, concentration0: Any) -> None:
         self.concentration1, self.concentration0 = self._given(
-            concentration1=(concentration1, positive), concentration0=(concentration0, positive)
+            concentration1=concentration1, concentration0=concentration0
         )
 
     def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:

@@ -10,9 +10,9 @@ from hybridml_compiler.errors import ArgumentError
 from .. import arrays as xp
 from .. import functional, random, special
 from ..core.tensor import Tensor
-from ..random.counts import possible
 from ..random.generator import Generator
-from ..random.sampling import not_negative
+from . import constraints
+from .constraints import Constraint
 from .discrete import OfCategories, given_odds
 from .distribution import Distribution
 
@@ -36,8 +36,11 @@ class Geometric(Distribution):
     0.25
     """
 
+    arg_constraints = constraints.by_name(probs=constraints.LeftOpenInterval(0.0, 1.0), logits=constraints.real)
+    support = constraints.nonnegative_integer
+
     def __init__(self, probs: Any = None, logits: Any = None) -> None:
-        (self.probs, self.logits), _ = given_odds(self, probs, logits, possible)
+        (self.probs, self.logits), _ = given_odds(self, probs, logits)
 
     def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
         return random.geometric(self.probs, shape, dtype=self.probs.dtype, generator=generator) - 1
@@ -74,12 +77,18 @@ class Binomial(Distribution):
     """
 
     has_enumerate_support = True
+    arg_constraints = constraints.by_name(
+        total_count=constraints.nonnegative_integer, probs=constraints.unit_interval, logits=constraints.real
+    )
 
     def __init__(self, total_count: Any = 1, probs: Any = None, logits: Any = None) -> None:
-        (self.probs, self.logits), (self.total_count,) = given_odds(
-            self, probs, logits, total_count=(total_count, not_negative)
-        )
+        (self.probs, self.logits), (self.total_count,) = given_odds(self, probs, logits, total_count=total_count)
         self._count = total_count if isinstance(total_count, int) else None
+
+    @property
+    def support(self) -> Constraint:
+        """Whole numbers up to `total_count`."""
+        return constraints.integer_interval(0, self.total_count)
 
     def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
         return random.binomial(self.total_count, self.probs, shape, dtype=self.probs.dtype, generator=generator)
@@ -123,10 +132,13 @@ class NegativeBinomial(Distribution):
     3.0
     """
 
+    arg_constraints = constraints.by_name(
+        total_count=constraints.nonnegative, probs=constraints.half_open_interval(0.0, 1.0), logits=constraints.real
+    )
+    support = constraints.nonnegative_integer
+
     def __init__(self, total_count: Any, probs: Any = None, logits: Any = None) -> None:
-        (self.probs, self.logits), (self.total_count,) = given_odds(
-            self, probs, logits, total_count=(total_count, not_negative)
-        )
+        (self.probs, self.logits), (self.total_count,) = given_odds(self, probs, logits, total_count=total_count)
 
     def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
         some = self.total_count > 0
@@ -170,6 +182,11 @@ class Multinomial(OfCategories):
             raise ArgumentError(f"Multinomial: total_count must be an int of 0 or more, got {given!r}")
         super().__init__(probs, logits)
         self.total_count = total_count
+
+    @property
+    def support(self) -> Constraint:
+        """Counts whose sum is `total_count` at most, as in PyTorch."""
+        return constraints.multinomial(self.total_count)
 
     def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
         n, rows, k = self.total_count, math.prod(shape), self.event_shape[0]

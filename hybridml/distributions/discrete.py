@@ -11,7 +11,8 @@ from .. import arrays as xp
 from .. import functional, random, special
 from ..core.tensor import Tensor
 from ..random.generator import Generator
-from ..random.sampling import Domain, anything, not_negative, probability
+from . import constraints
+from .constraints import Constraint
 from .distribution import Distribution
 
 
@@ -21,14 +22,14 @@ def one_of(name: str, probs: Any, logits: Any) -> None:
 
 
 def given_odds(
-    self: Distribution, probs: Any, logits: Any, shares: Domain = probability, /, **others: tuple[Any, Domain]
+    self: Distribution, probs: Any, logits: Any, /, **others: Any
 ) -> tuple[tuple[Tensor, Tensor], list[Tensor]]:
     """(probs, logits) of which one is given, and other parameters of a distribution, broadcast with them."""
     one_of(type(self).__name__, probs, logits)
     if logits is None:
-        share, *rest = self._given(probs=(probs, shares), **others)
+        share, *rest = self._given(probs=probs, **others)
         return (share, xp.log(share) - xp.log1p(-share)), rest
-    odds, *rest = self._given(logits=(logits, anything), **others)
+    odds, *rest = self._given(logits=logits, **others)
     return (xp.sigmoid(odds), odds), rest
 
 
@@ -43,6 +44,8 @@ class Bernoulli(Distribution):
     """
 
     has_enumerate_support = True
+    arg_constraints = constraints.by_name(probs=constraints.unit_interval, logits=constraints.real)
+    support = constraints.boolean
 
     def __init__(self, probs: Any = None, logits: Any = None) -> None:
         (self.probs, self.logits), _ = given_odds(self, probs, logits)
@@ -84,10 +87,11 @@ class Categorical(Distribution):
     """
 
     has_enumerate_support = True
+    arg_constraints = constraints.by_name(probs=constraints.simplex, logits=constraints.real_vector)
 
     def __init__(self, probs: Any = None, logits: Any = None) -> None:
         one_of("Categorical", probs, logits)
-        (given,) = self._given(**({"probs": (probs, anything)} if logits is None else {"logits": (logits, anything)}))
+        (given,) = self._given(**({"probs": probs} if logits is None else {"logits": logits}))
         if not given.ndim:
             raise ShapeError("Categorical: needs an axis of categories, got a number; use Bernoulli")
         if logits is None:
@@ -97,6 +101,11 @@ class Categorical(Distribution):
             self.logits = functional.log_softmax(given, -1)
             self.probs = xp.exp(self.logits)
         self.batch_shape = given.shape[:-1]
+
+    @property
+    def support(self) -> Constraint:
+        """Positions of the categories."""
+        return constraints.integer_interval(0, self.probs.shape[-1] - 1)
 
     def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
         return random.categorical(self.logits, shape, generator=generator)
@@ -129,6 +138,8 @@ class Categorical(Distribution):
 class OfCategories(Distribution):
     """Base class of distributions of vectors (..., k) that are made of a categorical one."""
 
+    arg_constraints = constraints.by_name(probs=constraints.simplex, logits=constraints.real_vector)
+
     def __init__(self, probs: Any = None, logits: Any = None) -> None:
         self._categorical = Categorical(probs, logits)
         self.batch_shape, self.event_shape = self._categorical.batch_shape, self.probs.shape[-1:]
@@ -153,8 +164,11 @@ class Poisson(Distribution):
     -2.0
     """
 
+    arg_constraints = constraints.by_name(rate=constraints.nonnegative)
+    support = constraints.nonnegative_integer
+
     def __init__(self, rate: Any) -> None:
-        (self.rate,) = self._given(rate=(rate, not_negative))
+        (self.rate,) = self._given(rate=rate)
 
     def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
         return random.poisson(self.rate, shape, dtype=self.rate.dtype, generator=generator)

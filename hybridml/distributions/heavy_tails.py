@@ -9,7 +9,8 @@ from .. import arrays as xp
 from .. import random, special
 from ..core.tensor import Tensor
 from ..random.generator import Generator
-from ..random.sampling import anything, positive
+from . import constraints
+from .constraints import Constraint
 from .continuous import Exponential
 from .distribution import Distribution
 from .transformed import TransformedDistribution
@@ -29,9 +30,11 @@ class Cauchy(Distribution):
     """
 
     has_rsample = True
+    arg_constraints = constraints.by_name(loc=constraints.real, scale=constraints.positive)
+    support = constraints.real
 
     def __init__(self, loc: Any, scale: Any) -> None:
-        self.loc, self.scale = self._given(loc=(loc, anything), scale=(scale, positive))
+        self.loc, self.scale = self._given(loc=loc, scale=scale)
 
     def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
         return random.cauchy(self.loc, self.scale, shape, generator=generator)
@@ -73,9 +76,11 @@ class StudentT(Distribution):
     """
 
     has_rsample = True
+    arg_constraints = constraints.by_name(df=constraints.positive, loc=constraints.real, scale=constraints.positive)
+    support = constraints.real
 
     def __init__(self, df: Any, loc: Any = 0.0, scale: Any = 1.0) -> None:
-        self.df, self.loc, self.scale = self._given(df=(df, positive), loc=(loc, anything), scale=(scale, positive))
+        self.df, self.loc, self.scale = self._given(df=df, loc=loc, scale=scale)
 
     def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
         return random.student_t(self.df, self.loc, self.scale, shape, generator=generator)
@@ -116,9 +121,11 @@ class Gumbel(Distribution):
     """
 
     has_rsample = True
+    arg_constraints = constraints.by_name(loc=constraints.real, scale=constraints.positive)
+    support = constraints.real
 
     def __init__(self, loc: Any, scale: Any) -> None:
-        self.loc, self.scale = self._given(loc=(loc, anything), scale=(scale, positive))
+        self.loc, self.scale = self._given(loc=loc, scale=scale)
 
     def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
         return random.gumbel(self.loc, self.scale, shape, generator=generator)
@@ -159,9 +166,16 @@ class Pareto(TransformedDistribution):
     3.0
     """
 
+    arg_constraints = constraints.by_name(scale=constraints.positive, alpha=constraints.positive)
+
     def __init__(self, scale: Any, alpha: Any) -> None:
-        self.scale, self.alpha = self._given(scale=(scale, positive), alpha=(alpha, positive))
+        self.scale, self.alpha = self._given(scale=scale, alpha=alpha)
         super().__init__(Exponential(self.alpha), [ExpTransform(), AffineTransform(0.0, self.scale)])
+
+    @property
+    def support(self) -> Constraint:
+        """Numbers from `scale` on."""
+        return constraints.greater_than_eq(self.scale)
 
     def entropy(self) -> Tensor:
         return xp.log(self.scale / self.alpha) + 1 + 1 / self.alpha
@@ -192,11 +206,19 @@ class GeneralizedPareto(Distribution):
     """
 
     has_rsample = True
+    arg_constraints = constraints.by_name(
+        loc=constraints.real, scale=constraints.positive, concentration=constraints.real
+    )
 
     def __init__(self, loc: Any, scale: Any, concentration: Any) -> None:
-        self.loc, self.scale, self.concentration = self._given(
-            loc=(loc, anything), scale=(scale, positive), concentration=(concentration, anything)
-        )
+        self.loc, self.scale, self.concentration = self._given(loc=loc, scale=scale, concentration=concentration)
+
+    @property
+    def support(self) -> Constraint:
+        """Numbers from `loc` on, of a negative concentration up to its end."""
+        c = self.concentration
+        end = self.loc - self.scale / xp.where(c < 0, c, 1.0)
+        return constraints.interval(self.loc, xp.where(c < 0, end, math.inf))
 
     def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
         return self.icdf(random.uniform(shape, dtype=self.loc.dtype, generator=generator))

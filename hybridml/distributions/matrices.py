@@ -11,7 +11,9 @@ from .. import arrays as xp
 from .. import linalg, random, special
 from ..core.tensor import Tensor
 from ..random.generator import Generator
-from ..random.sampling import Draw, anything, positive
+from ..random.sampling import Draw
+from . import constraints
+from .constraints import Constraint
 from .distribution import Distribution
 from .vectors import MultivariateNormal, OfCovariance, given_covariance
 
@@ -26,6 +28,12 @@ class LowRankMultivariateNormal(MultivariateNormal):
     >>> p.variance.tolist(), p.sample((5,)).shape
     ([2.0, 2.0, 2.0], (5, 3))
     """
+
+    arg_constraints = constraints.by_name(
+        loc=constraints.real_vector,
+        cov_factor=constraints.independent(constraints.real, 2),
+        cov_diag=constraints.independent(constraints.positive, 1),
+    )
 
     def __init__(self, loc: Any, cov_factor: Any, cov_diag: Any) -> None:
         parts = xp.asarray(loc)[..., None], cov_factor, xp.asarray(cov_diag)[..., None]
@@ -90,10 +98,13 @@ class LKJCholesky(Distribution):
     (2, 3, 3)
     """
 
+    arg_constraints = constraints.by_name(concentration=constraints.positive)
+    support = constraints.corr_cholesky
+
     def __init__(self, dim: int, concentration: Any = 1.0) -> None:
         if dim < 2:
             raise ArgumentError(f"LKJCholesky: dim must be 2 or more, got {dim}")
-        (self.concentration,) = self._given(concentration=(concentration, positive))
+        (self.concentration,) = self._given(concentration=concentration)
         self.dim, self.event_shape = dim, (dim, dim)
 
     def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
@@ -133,6 +144,7 @@ class Wishart(OfCovariance):
     """
 
     has_rsample = True
+    support = constraints.positive_definite
 
     def __init__(
         self, df: Any, covariance_matrix: Any = None, precision_matrix: Any = None, scale_tril: Any = None
@@ -142,14 +154,23 @@ class Wishart(OfCovariance):
         if matrix.ndim < 2 or matrix.shape[-1] != matrix.shape[-2]:
             raise ShapeError(f"Wishart: needs square matrices, got shape {matrix.shape}")
         k = matrix.shape[-1]
-        if isinstance(df, int | float) and df <= k - 1:
-            raise ArgumentError(f"Wishart: df must be above {k - 1}, got {df}")
-        anything.check("Wishart", "df", df)
+        self._check("df", constraints.greater_than(k - 1), df)
         freedom = xp.asarray(df, dtype=matrix.dtype)
         self.event_shape = (k, k)
         self.batch_shape = xp.broadcast_shapes(freedom.shape, matrix.shape[:-2])
         self.df = xp.broadcast_to(freedom, self.batch_shape)
         self.scale_tril = xp.broadcast_to(factor_of(matrix), (*self.batch_shape, k, k))
+
+    @property
+    def arg_constraints(self) -> dict[str, Constraint]:
+        """Constraints of the matrices, and of `df` by their size."""
+        matrix = constraints.positive_definite
+        of_matrices = {
+            "covariance_matrix": matrix,
+            "precision_matrix": matrix,
+            "scale_tril": constraints.lower_cholesky,
+        }
+        return {**of_matrices, "df": constraints.greater_than(self.event_shape[-1] - 1)}
 
     def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
         k, dtype = self.event_shape[0], self.df.dtype

@@ -9,6 +9,8 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 from .. import arrays as xp
 from ..core.tensor import Tensor
 from ..random.generator import Generator
+from . import constraints
+from .constraints import Constraint
 from .discrete import Categorical
 from .distribution import Distribution
 
@@ -36,6 +38,11 @@ class MixtureSameFamily(Distribution):
         self.event_shape = component_distribution.event_shape
         self.mixture_distribution = mixture_distribution.expand(self.batch_shape)
         self.component_distribution = component_distribution.expand((*self.batch_shape, count))
+
+    @property
+    def support(self) -> Constraint:
+        """Values that the components have."""
+        return constraints.MixtureSameFamilyConstraint(self.component_distribution.support)
 
     def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
         chosen = self._draw_of(self.mixture_distribution, shape, generator)

@@ -9,7 +9,7 @@ from .. import arrays as xp
 from .. import functional, random
 from ..core.tensor import Tensor
 from ..random.generator import Generator
-from ..random.sampling import positive
+from . import constraints
 from .discrete import OfCategories, given_odds
 from .distribution import Distribution
 from .transformed import TransformedDistribution
@@ -26,6 +26,7 @@ class OneHotCategorical(OfCategories):
     """
 
     has_enumerate_support = True
+    support = constraints.one_hot
 
     def _hot(self, places: Tensor) -> Tensor:
         return functional.one_hot(places, self.event_shape[0]).astype(self.probs.dtype)
@@ -79,11 +80,13 @@ class LogitRelaxedBernoulli(Distribution):
     """
 
     has_rsample = True
+    arg_constraints = constraints.by_name(
+        temperature=constraints.positive, probs=constraints.unit_interval, logits=constraints.real
+    )
+    support = constraints.real
 
     def __init__(self, temperature: Any, probs: Any = None, logits: Any = None) -> None:
-        (self.probs, self.logits), (self.temperature,) = given_odds(
-            self, probs, logits, temperature=(temperature, positive)
-        )
+        (self.probs, self.logits), (self.temperature,) = given_odds(self, probs, logits, temperature=temperature)
 
     def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
         eps = float(xp.finfo(self.probs.dtype).eps)
@@ -108,6 +111,10 @@ class RelaxedBernoulli(TransformedDistribution):
     """
 
     base_dist: LogitRelaxedBernoulli
+    arg_constraints = constraints.by_name(
+        temperature=constraints.positive, probs=constraints.unit_interval, logits=constraints.real
+    )
+    support = constraints.unit_interval
 
     def __init__(self, temperature: Any, probs: Any = None, logits: Any = None) -> None:
         super().__init__(LogitRelaxedBernoulli(temperature, probs, logits), SigmoidTransform())
@@ -124,10 +131,11 @@ class ExpRelaxedCategorical(OfCategories):
     """
 
     has_rsample = True
+    support = constraints.real_vector
 
     def __init__(self, temperature: Any, probs: Any = None, logits: Any = None) -> None:
         super().__init__(probs, logits)
-        positive.check("RelaxedOneHotCategorical", "temperature", temperature)
+        self._check("temperature", constraints.positive, temperature)
         given = xp.asarray(temperature, dtype=self.probs.dtype)
         self.temperature = xp.broadcast_to(given.reshape(()) if given.size == 1 else given, self.batch_shape)
 
@@ -152,6 +160,8 @@ class RelaxedOneHotCategorical(TransformedDistribution):
     """
 
     base_dist: ExpRelaxedCategorical
+    arg_constraints = constraints.by_name(probs=constraints.simplex, logits=constraints.real_vector)
+    support = constraints.simplex
 
     def __init__(self, temperature: Any, probs: Any = None, logits: Any = None) -> None:
         super().__init__(ExpRelaxedCategorical(temperature, probs, logits), ExpTransform())

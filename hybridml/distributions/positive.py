@@ -9,7 +9,7 @@ from .. import arrays as xp
 from .. import random, special
 from ..core.tensor import Tensor
 from ..random.generator import Generator
-from ..random.sampling import anything, positive
+from . import constraints
 from .continuous import Gamma, Normal
 from .distribution import Distribution
 from .heavy_tails import EULER, Cauchy
@@ -27,8 +27,11 @@ class LogNormal(TransformedDistribution):
     0.5
     """
 
+    arg_constraints = constraints.by_name(loc=constraints.real, scale=constraints.positive)
+    support = constraints.positive
+
     def __init__(self, loc: Any, scale: Any) -> None:
-        self.loc, self.scale = self._given(loc=(loc, anything), scale=(scale, positive))
+        self.loc, self.scale = self._given(loc=loc, scale=scale)
         super().__init__(Normal(self.loc, self.scale), ExpTransform())
 
     def entropy(self) -> Tensor:
@@ -52,6 +55,8 @@ class _Half(TransformedDistribution):
     """Absolute values of a distribution that is symmetric about 0."""
 
     scale: Tensor
+    arg_constraints = constraints.by_name(scale=constraints.positive)
+    support = constraints.nonnegative
 
     def log_prob(self, value: Any) -> Tensor:
         x = xp.asarray(value)
@@ -82,7 +87,7 @@ class HalfNormal(_Half):
     """
 
     def __init__(self, scale: Any) -> None:
-        (self.scale,) = self._given(scale=(scale, positive))
+        (self.scale,) = self._given(scale=scale)
         super().__init__(Normal(xp.zeros_like(self.scale), self.scale), AbsTransform())
 
     @property
@@ -105,7 +110,7 @@ class HalfCauchy(_Half):
     """
 
     def __init__(self, scale: Any) -> None:
-        (self.scale,) = self._given(scale=(scale, positive))
+        (self.scale,) = self._given(scale=scale)
         super().__init__(Cauchy(xp.zeros_like(self.scale), self.scale), AbsTransform())
 
     @property
@@ -126,8 +131,10 @@ class Chi2(Gamma):
     3.0
     """
 
+    arg_constraints = constraints.by_name(df=constraints.positive)
+
     def __init__(self, df: Any) -> None:
-        (self.df,) = self._given(df=(df, positive))
+        (self.df,) = self._given(df=df)
         super().__init__(self.df * 0.5, xp.full_like(self.df, 0.5))
 
 
@@ -142,9 +149,11 @@ class FisherSnedecor(Distribution):
     """
 
     has_rsample = True
+    arg_constraints = constraints.by_name(df1=constraints.positive, df2=constraints.positive)
+    support = constraints.positive
 
     def __init__(self, df1: Any, df2: Any) -> None:
-        self.df1, self.df2 = self._given(df1=(df1, positive), df2=(df2, positive))
+        self.df1, self.df2 = self._given(df1=df1, df2=df2)
 
     def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
         above, below = (random.chi2(df, shape, generator=generator) / df for df in (self.df1, self.df2))
@@ -181,8 +190,11 @@ class InverseGamma(TransformedDistribution):
     2.0
     """
 
+    arg_constraints = constraints.by_name(concentration=constraints.positive, rate=constraints.positive)
+    support = constraints.positive
+
     def __init__(self, concentration: Any, rate: Any) -> None:
-        self.concentration, self.rate = self._given(concentration=(concentration, positive), rate=(rate, positive))
+        self.concentration, self.rate = self._given(concentration=concentration, rate=rate)
         super().__init__(Gamma(self.concentration, self.rate), PowerTransform(-1.0))
 
     def entropy(self) -> Tensor:
@@ -214,9 +226,11 @@ class Weibull(Distribution):
     """
 
     has_rsample = True
+    arg_constraints = constraints.by_name(scale=constraints.positive, concentration=constraints.positive)
+    support = constraints.positive
 
     def __init__(self, scale: Any, concentration: Any) -> None:
-        self.scale, self.concentration = self._given(scale=(scale, positive), concentration=(concentration, positive))
+        self.scale, self.concentration = self._given(scale=scale, concentration=concentration)
 
     def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
         return random.weibull(self.concentration, self.scale, shape, generator=generator)

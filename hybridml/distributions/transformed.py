@@ -11,8 +11,9 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 from .. import arrays as xp
 from ..core.tensor import Tensor
 from ..random.generator import Generator
+from .constraints import Constraint
 from .distribution import Distribution, sum_rightmost
-from .transforms.transform import ComposeTransform, Transform
+from .transforms.transform import ComposeTransform, Transform, of_axes
 
 
 class Independent(Distribution):
@@ -35,6 +36,11 @@ class Independent(Distribution):
         self.event_shape = (*batch[len(batch) - axes :], *base_distribution.event_shape)
         self.has_rsample = base_distribution.has_rsample
         self.has_enumerate_support = base_distribution.has_enumerate_support and not axes
+
+    @property
+    def support(self) -> Constraint:
+        """The values of the other distribution, several of them as one."""
+        return of_axes(self.base_dist.support, self.reinterpreted_batch_ndims)
 
     def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
         return self._draw_of(self.base_dist, shape, generator)
@@ -97,6 +103,14 @@ class TransformedDistribution(Distribution):
         self.batch_shape, self.event_shape = out[: len(out) - axes], out[len(out) - axes :]
         self.has_rsample = base_distribution.has_rsample
 
+    @property
+    def support(self) -> Constraint:
+        """The values of the last transform."""
+        if not self.transforms:
+            return self.base_dist.support
+        last = self.transforms[-1].codomain
+        return of_axes(last, max(0, len(self.event_shape) - last.event_dim))
+
     def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
         return ComposeTransform(self.transforms)(self._draw_of(self.base_dist, shape, generator))
 
@@ -108,9 +122,10 @@ class TransformedDistribution(Distribution):
         total: Any = 0.0
         possible = None
         for t in self._backwards():
-            if t._values is not None:
-                inside = t._values.holds(y)
-                y = xp.where(inside, y, t._values.inside)
+            bounds = t.codomain.numbers
+            if bounds is not None:
+                inside = bounds.inside(y)
+                y = xp.where(inside, y, bounds.some)
                 held = inside.all(axis=tuple(range(-axes, 0))) if axes else inside
                 possible = held if possible is None else possible & held
             x = t.inv(y)
@@ -128,7 +143,8 @@ class TransformedDistribution(Distribution):
     def cdf(self, value: Any) -> Tensor:
         y = xp.asarray(value)
         for t in self._backwards():
-            y = t.inv(y if t._values is None else xp.clip(y, t._values.low, t._values.high))
+            bounds = t.codomain.numbers
+            y = t.inv(y if bounds is None else xp.clip(y, bounds.lower_bound, bounds.upper_bound))
         return self._risen(self.base_dist.cdf(y))
 
     def icdf(self, value: Any) -> Tensor:

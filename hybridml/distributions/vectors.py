@@ -12,7 +12,8 @@ from .. import arrays as xp
 from .. import functional, linalg, random, special
 from ..core.tensor import Tensor
 from ..random.generator import Generator
-from ..random.sampling import Draw, anything
+from ..random.sampling import Draw
+from . import constraints
 from .distribution import Distribution
 
 
@@ -26,9 +27,11 @@ class Dirichlet(Distribution):
     """
 
     has_rsample = True
+    arg_constraints = constraints.by_name(concentration=constraints.independent(constraints.positive, 1))
+    support = constraints.simplex
 
     def __init__(self, concentration: Any) -> None:
-        (self.concentration,) = self._given(concentration=(concentration, anything))
+        (self.concentration,) = self._given(concentration=concentration)
         if not self.batch_shape:
             raise ShapeError("Dirichlet: needs an axis of shares, got a number; give a vector of concentrations")
         self.batch_shape, self.event_shape = self.batch_shape[:-1], self.batch_shape[-1:]
@@ -122,6 +125,13 @@ class MultivariateNormal(OfCovariance):
     """
 
     has_rsample = True
+    arg_constraints = constraints.by_name(
+        loc=constraints.real_vector,
+        covariance_matrix=constraints.positive_definite,
+        precision_matrix=constraints.positive_definite,
+        scale_tril=constraints.lower_cholesky,
+    )
+    support = constraints.real_vector
 
     def __init__(
         self, loc: Any, covariance_matrix: Any = None, precision_matrix: Any = None, scale_tril: Any = None

@@ -118,6 +118,37 @@ def ones_(tensor: Tensor) -> Tensor:
     return constant_(tensor, 1)
 
 
+def eye_(tensor: Tensor) -> Tensor:
+    """Fills a matrix (out, in) with the identity, in place, and returns it. Raises ShapeError for other shapes.
+
+    >>> eye_(hm.empty((2, 3))).tolist()
+    [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
+    """
+    if tensor.ndim != 2:
+        raise ShapeError(f"eye_: needs a matrix, got shape {tensor.shape}")
+    return _fill(tensor, xp.eye(*tensor.shape, dtype=tensor.dtype))
+
+
+def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
+    """Fills a convolution's weight (out, in, ...) so that it keeps its input, in place, and returns it.
+
+    Each of the `groups` keeps as many channels as it has on both sides. Raises ShapeError for a tensor that has not
+    three, four or five axes, or an `out` that `groups` does not divide.
+
+    >>> dirac_(hm.empty((2, 2, 3)))[1].tolist()
+    [[0.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
+    """
+    if tensor.ndim not in (3, 4, 5) or tensor.shape[0] % groups:
+        raise ShapeError(f"dirac_: needs 3, 4 or 5 axes, the first in {groups} groups, got shape {tensor.shape}")
+    each = tensor.shape[0] // groups
+    kept = min(each, tensor.shape[1])
+    channels = xp.arange(groups * kept)
+    middle = tuple(n // 2 for n in tensor.shape[2:])
+    values = xp.zeros_like(tensor).detach()
+    values[(channels // kept * each + channels % kept, channels % kept, *middle)] = 1
+    return _fill(tensor, values)
+
+
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0) -> Tensor:
     """Fills a weight (out, in, ...) with uniform numbers of variance ``2 gain^2 / (fan_in + fan_out)``, and returns it.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Self
 
-from hybridml_compiler.errors import ArgumentError
+from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from .. import arrays as xp
 from .. import functional as F
@@ -106,6 +106,22 @@ class Embedding(Module):
         self.weight = Parameter(xp.empty((num_embeddings, embedding_dim)))
         self.reset_parameters()
         self._draw_in(dtype)
+
+    @classmethod
+    def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, **options: Any) -> Self:
+        """A layer whose table is `embeddings` itself (rows, embedding_dim), without a gradient if `freeze`.
+
+        `options` are those of the class. Raises ShapeError for a table that is no matrix.
+
+        >>> Embedding.from_pretrained(hm.asarray([[1.0, 2.0], [3.0, 4.0]]))(hm.asarray([1])).tolist()
+        [[3.0, 4.0]]
+        """
+        if embeddings.ndim != 2:
+            raise ShapeError(f"{cls.__name__}: embeddings must be (rows, embedding_dim), got {embeddings.shape}")
+        made = cls(embeddings.shape[0], 0, **options)  # draws nothing
+        made.embedding_dim = embeddings.shape[1]
+        made.weight = Parameter(embeddings, requires_grad=not freeze)
+        return made
 
     def reset_parameters(self) -> None:
         init.normal_(self.weight)

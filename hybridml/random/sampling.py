@@ -44,9 +44,15 @@ class Domain:
         if isinstance(value, int | float):
             if not self.holds(value):
                 raise ArgumentError(f"{fn}: {name} must be {self.what}, got {value}")
-        elif not isinstance(value, Tensor | np.ndarray | np.generic | list):
-            hint = "; sizes go to `shape`" if isinstance(value, tuple) else ""
-            raise DTypeError(f"{fn}: {name} must be a number or a tensor, got {value!r}{hint}")
+        else:
+            check_array(fn, name, value)
+
+
+def check_array(fn: str, name: str, value: Any) -> None:
+    """Raises DTypeError for a parameter that is neither a number nor an array."""
+    if not isinstance(value, Tensor | np.ndarray | np.generic | list):
+        hint = "; sizes go to `shape`" if isinstance(value, tuple) else ""
+        raise DTypeError(f"{fn}: {name} must be a number or a tensor, got {value!r}{hint}")
 
 
 anything = Domain("a number", lambda v: True)

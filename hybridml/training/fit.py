@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from hybridml_compiler.errors import ArgumentError
 
@@ -17,7 +17,7 @@ from ..io import load
 from ..metrics import Mean, Metric
 from ..nn.module import Module
 from ..nn.utils import clip_grad_norm_
-from ..optim import LRScheduler, Optimizer
+from ..optim import LRScheduler, Optimizer, ReduceLROnPlateau
 from ..tracing.decorator import trace
 
 
@@ -116,13 +116,14 @@ def fit(
     """Trains a model: for each batch ``(*inputs, target)`` of `loader` a step on ``loss(model(*inputs), target)``.
 
     metrics: by name, updated with ``(model(*inputs), target)``, in training and in validation; those of one number are
-    figures. scheduler: steps after each epoch. callbacks: see `Callback`. accumulate: batches whose gradients, each
-    over their number, one step of the optimizer takes together (the last of an epoch may be fewer). clip_grad_norm:
-    what their norm is clipped to. resume: a file of `Checkpoint`, to go on from; where there is none, training begins.
-    What follows is that of a run without a break, where random numbers are of the default generator and the loader has
-    a `state_dict`, as `DataLoader`, or the same order each time. traced: whether steps are compiled; the results are
-    the same. The model is left in training mode. Raises ArgumentError for an `accumulate` below 1, or for a `loader` or
-    `validation` without batches.
+    figures. scheduler: steps after each epoch, `ReduceLROnPlateau` by "val_loss", or "loss" without validation; one
+    that steps after each batch is stepped by a callback. callbacks: see `Callback`. accumulate: batches whose
+    gradients, each over their number, one step of the optimizer takes together (the last of an epoch may be fewer).
+    clip_grad_norm: what their norm is clipped to. resume: a file of `Checkpoint`, to go on from; where there is none,
+    training begins. What follows is that of a run without a break, where random numbers are of the default generator
+    and the loader has a `state_dict`, as `DataLoader`, or the same order each time. traced: whether steps are compiled;
+    the results are the same. The model is left in training mode. Raises ArgumentError for an `accumulate` below 1, or
+    for a `loader` or `validation` without batches.
 
     >>> model = hm.nn.Linear(2, 1)
     >>> loader = [(hm.ones((4, 2)), hm.zeros((4, 1)))] * 5
@@ -132,8 +133,14 @@ def fit(
     """
     if accumulate < 1:
         raise ArgumentError(f"fit: accumulate is 1 or more, got {accumulate}")
-    batches = len(loader) if isinstance(loader, Sized) else None
-    run = Fit(model, optimizer, scheduler, epochs, batches=batches, loader=loader)
+    for name, given in (("loss", loss), *(("callbacks", callback) for callback in callbacks)):
+        if isinstance(given, type):
+            raise ArgumentError(f"fit: {name} is the class {given.__name__}; pass one of it, {given.__name__}(...)")
+    if metrics is not None and not isinstance(metrics, Mapping):
+        raise ArgumentError(f'fit: metrics are given by name, {{"accuracy": Accuracy()}}, got {metrics!r}')
+    run = Fit(model, optimizer, scheduler, epochs, loader=loader)
+    with suppress(TypeError):  # a stream has no length
+        run.batches = len(cast(Sized, loader))
     if resume is not None and os.path.exists(resume):
         run.load_state_dict(load(resume))
     losses, metrics = Mean(), metrics or {}
@@ -214,7 +221,9 @@ def fit(
                     validate(*batch)
                 model.train()
                 run.logs |= results("val_")
-            if scheduler is not None:
+            if isinstance(scheduler, ReduceLROnPlateau):
+                scheduler.step(run.logs["loss" if validation is None else "val_loss"])
+            elif scheduler is not None:
                 scheduler.step()
             run.history.append(run.logs)
             run.epoch += 1

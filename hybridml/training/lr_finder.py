@@ -17,7 +17,7 @@ from ..tracing.decorator import trace
 from .fit import batches_of
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LRFinder:
     """Learning rates that were tried, rising, and the smoothed loss at each.
 
@@ -30,9 +30,17 @@ class LRFinder:
 
     @property
     def suggestion(self) -> float:
-        """The rate at which the loss falls most steeply."""
-        falls = [b - a for a, b in itertools.pairwise(self.losses)]
-        return self.rates[falls.index(min(falls))]
+        """The rate at which the loss falls most steeply: the middle of the eighth of the rates with the largest fall.
+
+        Less is the difference of two batches, and so are the means at the first ten rates (or a quarter of them).
+        """
+        first, span = min(10, len(self.losses) // 4), max(1, len(self.losses) // 8)
+        falls = [b - a for a, b in zip(self.losses[first:-span], self.losses[first + span :], strict=True)]
+        return self.rates[first + span // 2 + falls.index(min(falls))]
+
+    def __repr__(self) -> str:
+        rates = f"{len(self.rates)} rates from {self.rates[0]:.3g} to {self.rates[-1]:.3g}"
+        return f"LRFinder({rates}, suggestion={self.suggestion:.3g})"
 
     def plot(self) -> Any:
         """A figure of matplotlib's: the loss over the rate, with the suggestion."""

@@ -116,10 +116,11 @@ def _is_filled_first(body: Sequence[Stmt], buffer: Buffer, filled: np.ndarray) -
 
 
 def _fill(filled: np.ndarray, body: Sequence[Stmt], buffer: Buffer, within: tuple[Expr, ...]) -> None:
-    """Marks what is stored, wherever these loops tell the place."""
+    """Marks what is stored, wherever these loops tell the place; one of unknown length may not run at all."""
     for stmt in body:
         if isinstance(stmt, For):
-            _fill(filled, stmt.body, buffer, (*within, stmt.var))
+            if not is_dim(extent(stmt.var)):
+                _fill(filled, stmt.body, buffer, (*within, stmt.var))
         elif isinstance(stmt, Store) and stmt.buffer.name == buffer.name and stmt.index.depends <= {*within}:
             terms, constant = affine_terms(stmt.index)
             at = np.full((1,) * len(within), constant)

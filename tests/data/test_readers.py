@@ -61,6 +61,10 @@ def test_columns_of_csv(table: Path, tmp_path: Path) -> None:
     assert hm.data.read_csv(other) == {}
     other.write_text("a,b\n", encoding="utf-8")
     assert len(CSVDataset(other)) == 0
+    other.write_text("a,b\ntrue,true\nFALSE,\n", encoding="utf-8")
+    assert [column.tolist() for column in hm.data.read_csv(other).values()] == [[True, False], ["true", ""]]
+    assert CSVDataset(other, columns=["a"], target="b").batch(np.arange(2))[0].tolist() == [[1], [0]]
+    assert repr(CSVDataset(other, target="b")) == "CSVDataset(2 rows of ['a'], target='b')"
     other.write_text("a,b\n1,2\n1,2,3\n", encoding="utf-8")
     with pytest.raises(hm.ArgumentError, match=r"line 3 has 3 fields, not 2"):
         hm.data.read_csv(other)

@@ -53,6 +53,9 @@ ALIKE = {
     "rotation, bilinear": T.RandomRotation((20, 80), interpolation="bilinear"),
     "jitter": T.ColorJitter(0.4, 0.4, 0.4, 0.3),
     "grey": T.Grayscale(3),
+    "grey at random": T.RandomGrayscale(p=1.0),
+    "erased": T.RandomErasing(p=1.0, value=(1, 2, 3)),
+    "one of two": T.RandomChoice([T.CenterCrop(9), T.RandomVerticalFlip(1.0)]),
     "several": T.Compose([T.RandomCrop(30), T.RandomApply([T.RandomHorizontalFlip(1.0)], p=0.5)]),
 }
 
@@ -174,6 +177,9 @@ def test_hue_goes_round() -> None:
         (lambda: T.Normalize(0.5, 1.0)(PIXELS), hm.DTypeError, "ToTensor"),
         (lambda: T.ColorJitter(hue=0.7), hm.ArgumentError, "hue must be from -0.5 to 0.5"),
         (lambda: T.ColorJitter(brightness=-1), hm.ArgumentError, "no number below 0"),
+        (lambda: T.RandomErasing(value="noise"), hm.ArgumentError, 'each channel or "random"'),
+        (lambda: T.RandomChoice([abs], p=[1, 2]), hm.ArgumentError, "a weight for each"),
+        (lambda: T.Lambda(3), TypeError, "takes a function"),
         (lambda: T.Grayscale(2), hm.ArgumentError, "1 or 3"),
         (lambda: T.RandomRotation(-5), hm.ArgumentError, "degrees"),
         (lambda: T.ToTensor()("cat.jpg"), TypeError, "got str"),
@@ -210,6 +216,26 @@ def test_transforms_in_workers_depend_on_the_seed() -> None:
     for others in found[1:]:
         np.testing.assert_array_equal(others, found[0])
     assert (found[0][0][0] != found[0][1][0]).any() and (found[0][0][0][0] != found[0][0][0][1]).any()
+
+
+def test_erased_parts_have_the_area_and_proportions_that_are_asked_for() -> None:
+    hm.manual_seed(0)
+    image = hm.ones((3, 40, 60))
+    for _ in range(50):
+        hole = (T.RandomErasing(p=1.0, scale=(0.1, 0.2), ratio=(0.5, 1.0))(image) == 0).numpy()
+        assert (hole == hole[:1]).all()
+        rows, columns = hole[0].any(1).sum(), hole[0].any(0).sum()
+        assert hole[0].sum() == rows * columns and 0.09 < rows * columns / 2400 < 0.21 and 0.45 < rows / columns < 1.05
+    assert (image == 1).all() and T.RandomErasing(p=0.0)(image) is image
+    noisy = T.RandomErasing(p=1.0, value="random")(image)
+    assert len({*noisy[noisy != 1].tolist()}) > 100
+    assert T.RandomErasing(p=1.0, scale=(2.0, 2.0))(image) is image  # no part is as large
+
+
+def test_choices_have_their_weights() -> None:
+    hm.manual_seed(0)
+    choice = T.RandomChoice([T.Lambda(lambda x: x), T.Lambda(lambda x: -x)], p=[1, 3])
+    assert 650 < sum(choice(1) == -1 for _ in range(1000)) < 850
 
 
 def test_reprs() -> None:

@@ -324,7 +324,7 @@ ERRORS: dict[str, tuple[type[HybridmlError], str, Callable[[], Any]]] = {
     "df": (ArgumentError, "df must be above 1", lambda: D.Wishart(1.0, hm.eye(2))),
     "dim": (ArgumentError, "dim must be 2 or more", lambda: D.LKJCholesky(1)),
     "count": (ArgumentError, "total_count must be an int", lambda: D.Multinomial(2.5, [1.0])),  # type: ignore[arg-type]
-    "never": (ArgumentError, "probs must be a probability above 0", lambda: D.Geometric(0.0)),
+    "never": (ArgumentError, "probs must be above 0, up to 1", lambda: D.Geometric(0.0)),
     "negative count": (ArgumentError, "int of 0 or more, got -1", lambda: D.Multinomial(-1, [1.0])),
     "list": (
         ArgumentError,

@@ -355,3 +355,18 @@ def test_inputs_of_function_modules_go_by_name(style: Any) -> None:
         style(lambda a, b: loss(a, goal=b))(x, target)
     with pytest.raises(TypeError, match=r"mse_loss.* 'reduction'"):
         style(lambda a, b: loss(a, b, reduction="mean"))(x, target)
+
+
+def test_embeddings_of_a_table() -> None:
+    table = hm.arange(6.0).reshape(3, 2)
+    state = hm.random.default_generator.get_state().tolist()
+    layer = nn.Embedding.from_pretrained(table, padding_idx=-1)
+    assert hm.random.default_generator.get_state().tolist() == state
+    assert repr(layer) == "Embedding(3, 2, padding_idx=-1)" and not layer.weight.requires_grad
+    table[1] = 7.0
+    assert layer(hm.asarray([1, 2])).tolist() == [[7, 7], [4, 5]]  # the same memory, and no row becomes zero
+    bag = nn.EmbeddingBag.from_pretrained(table, freeze=False, mode="sum")
+    bag(hm.asarray([[0, 2]])).sum().backward()
+    assert bag.weight.grad.tolist() == [[1, 1], [0, 0], [1, 1]]
+    with pytest.raises(hm.ShapeError, match="must be \\(rows, embedding_dim\\)"):
+        nn.EmbeddingBag.from_pretrained(hm.ones(3))

@@ -253,6 +253,19 @@ def test_mistakes_are_named() -> None:
         nn.Embedding(4, 2)(hm.ones((3,)))
 
 
+@pytest.mark.parametrize("groups", [1, 2])
+def test_identities(groups: int) -> None:
+    weight = nn.init.dirac_(hm.empty((4, 4 // groups, 3, 5)), groups)
+    x = hm.randn(2, 4, 6, 7)
+    assert (nn.functional.conv2d(x, weight, padding=(1, 2), groups=groups) == x).all()
+    more = nn.init.dirac_(hm.empty((6, 2, 3)), 2)  # more channels out than in: the rest is zero
+    assert more.sum().item() == 4 and more[[0, 1, 3, 4], [0, 1, 0, 1], 1].tolist() == [1] * 4
+    assert nn.init.eye_(hm.empty((2, 3))).tolist() == [[1, 0, 0], [0, 1, 0]]
+    for fill, wrong in ((nn.init.eye_, hm.empty((2, 2, 2))), (nn.init.dirac_, hm.empty((2, 2)))):
+        with pytest.raises(hm.ShapeError, match="needs"):
+            fill(wrong)
+
+
 @pytest.mark.parametrize("shape", [(5, 3), (3, 5), (4, 2, 3), (2, 2, 2, 2)])
 def test_orthogonal_weights(shape: tuple[int, ...]) -> None:
     w = nn.init.orthogonal_(hm.empty(shape), gain=2.0).numpy().reshape(shape[0], -1)

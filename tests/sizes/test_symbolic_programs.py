@@ -14,7 +14,9 @@ from hybridml_compiler.graph.ir import Graph, Node, constant, input_node
 from hybridml_compiler.graph.rewrite import make
 from hybridml_compiler.graph.sizes import at_sizes
 from hybridml_compiler.graph.text import parse_graph, print_graph
+from hybridml_compiler.loops.dependence import independent
 from hybridml_compiler.loops.interpret import interpret_kernel
+from hybridml_compiler.loops.ir import For
 from hybridml_compiler.loops.text import parse_kernel, print_kernel
 from hybridml_compiler.loops.verify import verify_kernel
 from hybridml_compiler.pipeline import compile
@@ -359,3 +361,13 @@ def test_a_kernel_is_interpreted_for_given_sizes() -> None:
     np.testing.assert_array_equal(y, x.reshape(3, 4).sum(1) + 7)
     with pytest.raises(ArgumentError, match="is not a size"):
         parse_kernel("kernel(x: f32[{n+}]) { }")
+
+
+@pytest.mark.parametrize(("after", "told"), [("", True), ("y[i] = t[0]", False)])
+def test_a_loop_of_a_symbolic_size_may_fill_nothing(after: str, told: bool) -> None:
+    """Scratch memory of its own that an iteration fills before it reads it: not by a loop that may not run."""
+    row = "for r < 5 { t[r] = x[(i * {n} + j) * 5 + r] } for q < 5 { y[(i * {n} + j) * 5 + q] = t[q] * t[0] }"
+    nest = f"for i < 4 {{ for j < {{n}} {{ {row} }} {after} }}"
+    kernel = parse_kernel(f"kernel(x: f32[{{20*n}}], y: f32[{{20*n}}] out, t: f32[5] scratch) {{ {nest} }}")
+    (loop,) = kernel.body
+    assert isinstance(loop, For) and independent(loop, private=True) is told

@@ -238,3 +238,39 @@ def test_the_rate_finder_leaves_no_trace() -> None:
     with pytest.raises(hm.ArgumentError, match="no batch"):
         lr_finder(model, loss, optimizer, [])
     assert LRFinder([1.0, 2.0, 3.0], [5.0, 5.0, 1.0]).suggestion == 2.0
+    noisy = LRFinder([2.0**k for k in range(40)], [9.0, 5.0, *[7.0] * 12, 9.5, *[7.0] * 5, 6.0, 4.0, *[3.9] * 18])
+    assert noisy.suggestion == 2.0**19 and repr(noisy).startswith("LRFinder(40 rates from 1 to")
+
+
+@pytest.mark.parametrize("validated", [False, True])
+def test_a_plateau_is_of_the_loss(validated: bool) -> None:
+    model, loss, optimizer = _parts()
+    schedule = hm.optim.ReduceLROnPlateau(optimizer, factor=0.5, patience=0, threshold=0.5)
+    validation = [(hm.tensor(X), hm.tensor(Y))] if validated else None
+    run = fit(model, loss, optimizer, _loader(), 3, validation=validation, scheduler=schedule)
+    assert schedule.best == run.history[0]["val_loss" if validated else "loss"]
+    assert optimizer.lr.item() == 0.02 / 4
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"metrics": [hm.metrics.Accuracy()]}, r'metrics are given by name, \{"accuracy": Accuracy\(\)\}'),
+        ({"loss": nn.MSELoss}, r"loss is the class MSELoss; pass one of it, MSELoss\(...\)"),
+        ({"callbacks": [CSVLogger]}, "callbacks is the class CSVLogger"),
+    ],
+)
+def test_mistakes_of_arguments(given: Any, words: str) -> None:
+    model, loss, optimizer = _parts()
+    with pytest.raises(hm.ArgumentError, match=words):
+        fit(**{"model": model, "loss": loss, "optimizer": optimizer, "loader": _loader(), **given})
+
+
+def test_a_stream_has_no_number_of_batches() -> None:
+    class Rows(hm.data.IterableDataset):
+        def __iter__(self) -> Any:
+            return zip(X, Y, strict=True)
+
+    model, loss, optimizer = _parts()
+    run = fit(model, loss, optimizer, hm.data.DataLoader(Rows(), 16), 2, callbacks=[Progress(bar=False)])
+    assert run.batches is None and run.step == 10

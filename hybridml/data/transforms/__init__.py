@@ -15,6 +15,7 @@ from .geometry import (
     CenterCrop,
     Pad,
     RandomCrop,
+    RandomErasing,
     RandomHorizontalFlip,
     RandomResizedCrop,
     RandomRotation,
@@ -30,7 +31,18 @@ from .text import (
     basic_english,
     build_vocab_from_iterator,
 )
-from .values import ColorJitter, Compose, ConvertImageDtype, Grayscale, Normalize, RandomApply, ToTensor
+from .values import (
+    ColorJitter,
+    Compose,
+    ConvertImageDtype,
+    Grayscale,
+    Lambda,
+    Normalize,
+    RandomApply,
+    RandomChoice,
+    RandomGrayscale,
+    ToTensor,
+)
 
 __all__ = [
     "CenterCrop",
@@ -39,11 +51,15 @@ __all__ = [
     "Compose",
     "ConvertImageDtype",
     "Grayscale",
+    "Lambda",
     "Normalize",
     "Pad",
     "PadCollate",
     "RandomApply",
+    "RandomChoice",
     "RandomCrop",
+    "RandomErasing",
+    "RandomGrayscale",
     "RandomHorizontalFlip",
     "RandomResizedCrop",
     "RandomRotation",

@@ -233,15 +233,66 @@ class RandomResizedCrop(Transform):
         return resized(cropped(image, *part), self.size, self.interpolation)
 
     def _part(self, height: int, width: int, bits: np.random.Generator) -> tuple[int, int, int, int]:
-        for _ in range(10):
-            area = height * width * bits.uniform(self.scale[0], self.scale[1])
-            ratio = math.exp(bits.uniform(*np.log(self.ratio)))
-            h, w = round(math.sqrt(area / ratio)), round(math.sqrt(area * ratio))
-            if 0 < h <= height and 0 < w <= width:
-                return int(bits.integers(height - h + 1)), int(bits.integers(width - w + 1)), h, w
+        found = _random_part(bits, height, width, self.scale, self.ratio)
+        if found is not None:
+            return found
         held = min(max(width / height, self.ratio[0]), self.ratio[1])
         h, w = (min(height, round(width / held)), min(width, round(height * held)))
         return (height - h) // 2, (width - w) // 2, h, w
+
+
+class RandomErasing(Transform):
+    """Images of which, with probability `p`, a random part is replaced by `value`.
+
+    The part has a share of the area in `scale` and proportions, height over width, in `ratio`. `value` is a number, one
+    for each channel, or "random" for normal numbers; ArgumentError for other words.
+
+    >>> RandomErasing(p=1.0, scale=(0.25, 0.25), ratio=(1, 1))(hm.ones((1, 4, 4))).sum().item()
+    12.0
+    """
+
+    def __init__(
+        self,
+        p: float = 0.5,
+        scale: tuple[float, float] = (0.02, 0.33),
+        ratio: tuple[float, float] = (0.3, 3.3),
+        value: float | Sequence[float] | str = 0,
+    ) -> None:
+        if isinstance(value, str) and value != "random":
+            raise ArgumentError(f'RandomErasing: value is a number, one for each channel or "random", got {value!r}')
+        self.p, self.scale, self.ratio, self.value = p, tuple(scale), tuple(ratio), value
+
+    def __call__(self, image: Any) -> Any:
+        bits, (height, width) = drawn(), size_of(image)
+        if bits.random() >= self.p:
+            return image
+        part = _random_part(bits, width, height, self.scale, self.ratio)
+        if part is None:
+            return image
+        left, top, w, h = part
+
+        def erased(pixels: np.ndarray) -> np.ndarray:
+            done = pixels.copy()
+            hole = done[..., top : top + h, left : left + w, :]
+            values = bits.standard_normal(hole.shape) if self.value == "random" else np.asarray(self.value)
+            hole[...] = like(values, done.dtype)
+            return done
+
+        return on_pixels(image, erased)
+
+
+def _random_part(
+    bits: np.random.Generator, height: int, width: int, scale: Sequence[float], ratio: Sequence[float]
+) -> tuple[int, int, int, int] | None:
+    """Top, left, height and width of a part, by its share of the area and its width over its height; None after ten
+    that do not fit."""
+    for _ in range(10):
+        area = height * width * bits.uniform(scale[0], scale[1])
+        proportion = math.exp(bits.uniform(*np.log(ratio)))
+        h, w = round(math.sqrt(area / proportion)), round(math.sqrt(area * proportion))
+        if 0 < h <= height and 0 < w <= width:
+            return int(bits.integers(height - h + 1)), int(bits.integers(width - w + 1)), h, w
+    return None
 
 
 class RandomHorizontalFlip(Transform):

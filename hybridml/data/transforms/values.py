@@ -49,6 +49,39 @@ class RandomApply(Transform):
         return Compose(self.transforms)(sample) if drawn().random() < self.p else sample
 
 
+class RandomChoice(Transform):
+    """One of several transforms, each as likely, or by the weights `p`.
+
+    >>> RandomChoice([abs, float], p=[1, 0])(-3)
+    3
+    """
+
+    def __init__(self, transforms: Sequence[Callable[[Any], Any]], p: Sequence[float] | None = None) -> None:
+        self.transforms, self.p = list(transforms), p
+        if not self.transforms or (p is not None and len(p) != len(self.transforms)):
+            raise ArgumentError(f"RandomChoice: takes transforms and a weight for each, got {transforms!r} and {p!r}")
+
+    def __call__(self, sample: Any) -> Any:
+        shares = None if self.p is None else np.asarray(self.p) / np.sum(self.p)
+        return self.transforms[int(drawn().choice(len(self.transforms), p=shares))](sample)
+
+
+class Lambda(Transform):
+    """A function as a transform; TypeError for what cannot be called.
+
+    >>> Lambda(lambda x: x * 2)(3)
+    6
+    """
+
+    def __init__(self, lambd: Callable[[Any], Any]) -> None:
+        if not callable(lambd):
+            raise TypeError(f"Lambda: takes a function, got {lambd!r}")
+        self.lambd = lambd
+
+    def __call__(self, sample: Any) -> Any:
+        return self.lambd(sample)
+
+
 class ToTensor(Transform):
     """Tensor (channels, height, width) of one of Pillow's images, or of an array (height, width, channels).
 
@@ -134,6 +167,22 @@ class Grayscale(Transform):
         return on_pixels(
             image, lambda pixels: np.repeat(like(_grey(pixels), pixels.dtype), self.num_output_channels, -1)
         )
+
+
+class RandomGrayscale(Transform):
+    """Images that are grey, with as many channels as before, with probability `p`.
+
+    >>> RandomGrayscale(p=1.0)(hm.ones((3, 2, 2))).shape
+    (3, 2, 2)
+    """
+
+    def __init__(self, p: float = 0.1) -> None:
+        self.p = p
+
+    def __call__(self, image: Any) -> Any:
+        if drawn().random() >= self.p:
+            return image
+        return on_pixels(image, lambda x: np.repeat(like(_grey(x), x.dtype), x.shape[-1], -1))
 
 
 class ColorJitter(Transform):

@@ -1,7 +1,6 @@
 """Invertible functions of tensors, with the logarithm of the determinant of their Jacobians.
 
-Of a distribution they make another (`TransformedDistribution`). Names are PyTorch's; without `cache_size` and
-constraints: a transform says of how many axes its values are, by `domain_event_dim` and `codomain_event_dim`.
+Of a distribution they make another (`TransformedDistribution`). Names are PyTorch's, without `cache_size`.
 
 transform.py  the base class, inverses and chains
 elementwise.py  functions of single numbers

@@ -8,11 +8,9 @@ from typing import Any
 from ... import arrays as xp
 from ... import functional
 from ...core.tensor import Tensor
+from .. import constraints
 from ..distribution import Distribution, sum_rightmost
-from .transform import Interval, Shape, Transform
-
-_POSITIVE = Interval(0.0, math.inf, 1.0)
-_UNIT = Interval(0.0, 1.0, 0.5)
+from .transform import Shape, Transform, of_axes
 
 
 class _Rising(Transform):
@@ -32,7 +30,7 @@ class ExpTransform(_Rising):
     [1.0]
     """
 
-    _values = _POSITIVE
+    codomain = constraints.positive
 
     def _call(self, x: Tensor) -> Tensor:
         return xp.exp(x)
@@ -52,7 +50,7 @@ class PowerTransform(Transform):
     """
 
     bijective = True
-    _arguments = _values = _POSITIVE
+    domain = codomain = constraints.positive
 
     def __init__(self, exponent: Any) -> None:
         self.exponent = exponent
@@ -93,7 +91,7 @@ class SigmoidTransform(_Rising):
     [0.5]
     """
 
-    _values = _UNIT
+    codomain = constraints.unit_interval
 
     def _call(self, x: Tensor) -> Tensor:
         return clipped_sigmoid(x)
@@ -115,7 +113,7 @@ class SoftplusTransform(_Rising):
     3.0
     """
 
-    _values = _POSITIVE
+    codomain = constraints.positive
 
     def _call(self, x: Tensor) -> Tensor:
         return functional.softplus(x)
@@ -134,7 +132,7 @@ class TanhTransform(_Rising):
     [0.0]
     """
 
-    _values = Interval(-1.0, 1.0, 0.0)
+    codomain = constraints.interval(-1.0, 1.0)
 
     def _call(self, x: Tensor) -> Tensor:
         return xp.tanh(x)
@@ -152,6 +150,8 @@ class AbsTransform(Transform):
     >>> hm.distributions.AbsTransform()(hm.tensor([-2.0])).tolist()
     [2.0]
     """
+
+    codomain = constraints.positive
 
     def _call(self, x: Tensor) -> Tensor:
         return xp.abs(x)
@@ -171,7 +171,7 @@ class AffineTransform(Transform):
 
     def __init__(self, loc: Any, scale: Any, event_dim: int = 0) -> None:
         self.loc, self.scale = loc, scale
-        self.domain_event_dim = self.codomain_event_dim = event_dim
+        self.domain = self.codomain = of_axes(constraints.real, event_dim)
 
     @property
     def sign(self) -> Any:
@@ -201,10 +201,10 @@ class CumulativeDistributionTransform(_Rising):
     [0.25]
     """
 
-    _values = _UNIT
+    codomain = constraints.unit_interval
 
     def __init__(self, distribution: Distribution) -> None:
-        self.distribution = distribution
+        self.distribution, self.domain = distribution, distribution.support
 
     def _call(self, x: Tensor) -> Tensor:
         return self.distribution.cdf(x)

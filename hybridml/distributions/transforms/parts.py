@@ -11,8 +11,9 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 from ... import arrays as xp
 from ...core.tensor import Tensor
 from ...random.generator import shape_of
+from .. import constraints
 from ..distribution import sum_rightmost
-from .transform import Shape, Transform, needs_axes
+from .transform import Shape, Transform, needs_axes, of_axes
 
 
 class IndependentTransform(Transform):
@@ -27,9 +28,8 @@ class IndependentTransform(Transform):
     def __init__(self, base_transform: Transform, reinterpreted_batch_ndims: int) -> None:
         self.base_transform, self.reinterpreted_batch_ndims = base_transform, reinterpreted_batch_ndims
         self.bijective = base_transform.bijective
-        self.domain_event_dim = base_transform.domain_event_dim + reinterpreted_batch_ndims
-        self.codomain_event_dim = base_transform.codomain_event_dim + reinterpreted_batch_ndims
-        self._values, self._arguments = base_transform._values, base_transform._arguments
+        self.domain = of_axes(base_transform.domain, reinterpreted_batch_ndims)
+        self.codomain = of_axes(base_transform.codomain, reinterpreted_batch_ndims)
 
     @property
     def sign(self) -> Any:
@@ -69,7 +69,7 @@ class ReshapeTransform(Transform):
         self.in_shape, self.out_shape = shape_of(in_shape), shape_of(out_shape)
         if math.prod(self.in_shape) != math.prod(self.out_shape):
             raise ArgumentError(f"ReshapeTransform: {self.in_shape} and {self.out_shape} differ in number of elements")
-        self.domain_event_dim, self.codomain_event_dim = len(self.in_shape), len(self.out_shape)
+        self.domain, self.codomain = (of_axes(constraints.real, len(s)) for s in (self.in_shape, self.out_shape))
 
     def _changed(self, shape: Shape, old: Shape, new: Shape) -> Shape:
         needs_axes(self, shape, len(old))
@@ -94,10 +94,6 @@ class ReshapeTransform(Transform):
         return xp.zeros(x.shape[: x.ndim - len(self.in_shape)], dtype=x.dtype)
 
 
-def _shared(transforms: list[Transform]) -> int:
-    return max((t.event_dim for t in transforms), default=0)
-
-
 class CatTransform(Transform):
     """Transforms `tseq`, each of its part of axis `dim`: `lengths` (by default 1 each) say how long they are.
 
@@ -114,7 +110,14 @@ class CatTransform(Transform):
         if len(self.lengths) != len(self.transforms):
             raise ArgumentError(f"CatTransform: {len(self.lengths)} lengths of {len(self.transforms)} transforms")
         self.bijective = all(t.bijective for t in self.transforms)
-        self.domain_event_dim = self.codomain_event_dim = _shared(self.transforms)
+        self.domain = constraints.cat([t.domain for t in self.transforms], dim, self.lengths)
+        self.codomain = constraints.cat([t.codomain for t in self.transforms], dim, self.lengths)
+
+    @property
+    def domain_event_dim(self) -> int:
+        return max((t.event_dim for t in self.transforms), default=0)
+
+    codomain_event_dim = domain_event_dim
 
     @property
     def length(self) -> int:
@@ -158,6 +161,8 @@ class StackTransform(CatTransform):
 
     def __init__(self, tseq: Sequence[Transform], dim: int = 0) -> None:
         super().__init__(tseq, dim)
+        self.domain = constraints.stack([t.domain for t in self.transforms], dim)
+        self.codomain = constraints.stack([t.codomain for t in self.transforms], dim)
 
     def _parts(self, x: Tensor) -> list[Tensor]:
         before = (slice(None),) * (self.dim % x.ndim)

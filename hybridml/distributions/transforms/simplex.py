@@ -9,8 +9,11 @@ from hybridml_compiler.errors import ShapeError
 from ... import arrays as xp
 from ... import functional, linalg
 from ...core.tensor import Tensor
+from .. import constraints
 from .elementwise import clipped_sigmoid
-from .transform import Interval, Shape, Transform, needs_axes
+from .transform import Shape, Transform, needs_axes, of_axes
+
+_MATRIX = of_axes(constraints.real, 2)
 
 
 def _edged(x: Tensor, *, before: bool) -> Tensor:
@@ -26,7 +29,7 @@ class SoftmaxTransform(Transform):
     [0.25, 0.25, 0.25, 0.25]
     """
 
-    domain_event_dim = codomain_event_dim = 1
+    domain, codomain = constraints.real_vector, constraints.simplex
 
     def _call(self, x: Tensor) -> Tensor:
         return functional.softmax(x, -1)
@@ -51,8 +54,7 @@ class StickBreakingTransform(Transform):
     """
 
     bijective = True
-    domain_event_dim = codomain_event_dim = 1
-    _values = Interval(0.0, 1.0, 0.5)
+    domain, codomain = constraints.real_vector, constraints.simplex
 
     def _offset(self, x: Tensor) -> Tensor:
         n = x.shape[-1]
@@ -87,7 +89,7 @@ class LowerCholeskyTransform(Transform):
     [[1.0, 0.0], [0.0, 1.0]]
     """
 
-    domain_event_dim = codomain_event_dim = 2
+    domain, codomain = _MATRIX, constraints.lower_cholesky
 
     def _call(self, x: Tensor) -> Tensor:
         return xp.tril(x, -1) + xp.diag_embed(xp.exp(linalg.diagonal(x)))
@@ -103,7 +105,7 @@ class PositiveDefiniteTransform(Transform):
     [[1.0, 0.0], [0.0, 1.0]]
     """
 
-    domain_event_dim = codomain_event_dim = 2
+    domain, codomain = _MATRIX, constraints.positive_definite
 
     def _call(self, x: Tensor) -> Tensor:
         factor = LowerCholeskyTransform()(x)
@@ -124,7 +126,7 @@ class CorrCholeskyTransform(Transform):
     """
 
     bijective = True
-    domain_event_dim, codomain_event_dim = 1, 2
+    domain, codomain = constraints.real_vector, constraints.corr_cholesky
 
     def _call(self, x: Tensor) -> Tensor:
         k = self.forward_shape(x.shape)[-1]

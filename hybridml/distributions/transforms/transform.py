@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
 from ... import arrays as xp
 from ...core.tensor import Tensor
+from .. import constraints
+from ..constraints import Constraint
 from ..distribution import sum_rightmost
 
 Shape = tuple[int, ...]
-
-
-class Interval(NamedTuple):
-    """Open interval of the values of a transform, with a number inside that stands for those outside."""
-
-    low: float
-    high: float
-    inside: float
-
-    def holds(self, x: Tensor) -> Tensor:
-        return (x > self.low) & (x < self.high)
 
 
 class Transform:
@@ -30,7 +21,8 @@ class Transform:
 
     Subclasses write ``_call(x)``, ``_inverse(y)`` and ``log_abs_det_jacobian(x, y)`` (NotImplementedError without
     them), say whether they are `bijective` and, of functions of numbers, their `sign`: 1 if they rise, -1 if they
-    fall. `domain_event_dim` and `codomain_event_dim` are numbers of axes (at the end) of one argument and value.
+    fall. `domain` and `codomain` are the constraints of arguments and values, all numbers by default;
+    `domain_event_dim` and `codomain_event_dim` are numbers of axes (at the end) of one argument and value.
 
     >>> t = hm.distributions.ExpTransform()
     >>> t.inv(t(hm.tensor([0.0, 2.0]))).tolist(), t.inv.inv is t
@@ -38,10 +30,18 @@ class Transform:
     """
 
     bijective = False
-    domain_event_dim = 0
-    codomain_event_dim = 0
-    _values: Interval | None = None  # None: all numbers
-    _arguments: Interval | None = None
+    domain: Constraint = constraints.real
+    codomain: Constraint = constraints.real
+
+    @property
+    def domain_event_dim(self) -> int:
+        """The number of axes of one argument."""
+        return self.domain.event_dim
+
+    @property
+    def codomain_event_dim(self) -> int:
+        """The number of axes of one value."""
+        return self.codomain.event_dim
 
     @property
     def event_dim(self) -> int:
@@ -89,7 +89,7 @@ class Transform:
         yield self
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and _equal(vars(self), vars(other))
+        return type(self) is type(other) and constraints.equal(vars(self), vars(other))
 
     def __hash__(self) -> int:
         return hash(type(self))
@@ -98,13 +98,9 @@ class Transform:
         return f"{type(self).__name__}()"
 
 
-def _equal(a: Any, b: Any) -> bool:
-    if isinstance(a, Tensor) or isinstance(b, Tensor):
-        first, second = xp.asarray(a), xp.asarray(b)
-        return first is second or (first.shape == second.shape and bool((first == second).all()))
-    if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(_equal(a[key], b[key]) for key in a)
-    return bool(a == b)
+def of_axes(constraint: Constraint, axes: int) -> Constraint:
+    """The constraint of values that have more axes."""
+    return constraints.independent(constraint, axes) if axes else constraint
 
 
 def needs_axes(transform: Transform, shape: Shape, axes: int) -> None:
@@ -119,8 +115,15 @@ class _Inverse(Transform):
     def __init__(self, of: Transform) -> None:
         self.of = of
         self.bijective = of.bijective
-        self.domain_event_dim, self.codomain_event_dim = of.codomain_event_dim, of.domain_event_dim
-        self._arguments, self._values = of._values, of._arguments
+        self.domain, self.codomain = of.codomain, of.domain
+
+    @property
+    def domain_event_dim(self) -> int:
+        return self.of.codomain_event_dim
+
+    @property
+    def codomain_event_dim(self) -> int:
+        return self.of.domain_event_dim
 
     @property
     def inv(self) -> Transform:
@@ -161,14 +164,17 @@ class ComposeTransform(Transform):
     def __init__(self, parts: Sequence[Transform]) -> None:
         self.parts = list(parts)
         self.bijective = all(t.bijective for t in self.parts)
-        self.domain_event_dim = self.codomain_event_dim = 0
+        if not self.parts:
+            return
         # Axes that one part takes together belong together for all: what it needs, seen from either end.
+        before = after = 0
         for t in reversed(self.parts):
-            grown = self.domain_event_dim + t.domain_event_dim - t.codomain_event_dim
-            self.domain_event_dim = max(grown, t.domain_event_dim)
+            before = max(before + t.domain_event_dim - t.codomain_event_dim, t.domain_event_dim)
         for t in self.parts:
-            grown = self.codomain_event_dim + t.codomain_event_dim - t.domain_event_dim
-            self.codomain_event_dim = max(grown, t.codomain_event_dim)
+            after = max(after + t.codomain_event_dim - t.domain_event_dim, t.codomain_event_dim)
+        first, last = self.parts[0], self.parts[-1]
+        self.domain = of_axes(first.domain, before - first.domain_event_dim)
+        self.codomain = of_axes(last.codomain, after - last.codomain_event_dim)
 
     @property
     def inv(self) -> Transform:

@@ -82,7 +82,8 @@ def pack_padded_sequence(
     """Packs sequences that are padded on the right: `input` (steps, n, ...), with `batch_first` (n, steps, ...).
 
     lengths: n integers from 1 to the number of steps (ArgumentError for others), from long to short unless
-    `enforce_sorted` is False.
+    `enforce_sorted` is False. They are read: a traced function has a program for each list of lengths, and runs eagerly
+    where these differ in most calls. Padded sequences and a loss that leaves padding out are one program.
 
     >>> packed = pack_padded_sequence(hm.tensor([[1, 2], [3, 0]]), [2, 1], batch_first=True)
     >>> packed.data.tolist(), packed.batch_sizes.tolist()
