@@ -8,10 +8,10 @@ from typing import Any
 from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 
 from .. import arrays as xp
+from ..arrays.contracting.products import conjugate
 from ..arrays.indexing.selecting import from_zero
 from ..arrays.indexing.sparse_rows import rows_of, takes_sparse
 from ..autograd import Function
-from ..arrays.contracting.products import conjugate
 from ..core.context import placed
 from ..core.library import compiled, compiled_for_lengths, compiled_when_small
 from ..core.tensor import Tensor
