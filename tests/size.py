@@ -24,7 +24,8 @@ class Budget(NamedTuple):
 
 BUDGETS = {
     "hybridml": Budget(
-        81750,
+        82080,
+        "summaries with operations and bytes (230), factors L D L^T (100); "
         "distributions: 29 more, six lines of docstring each (1,450), transforms (800), cdf, mode and expand (210), "
         "divergences by moments in place of PyTorch's 60 formulas (290); "
         "captured calls without their text (10); "
@@ -93,7 +94,8 @@ BUDGETS = {
         "from indices (20)",
     ),
     "hybridml_compiler/ops": Budget(
-        9165,
+        9390,
+        "factors L D L^T (225); "
         "60 functions of NumPy's in place of four of linalg's, by one row in place of two (59); "
         "functions of NumPy's linalg (41); "
         "functions of complex numbers, to their last bit (65); "
@@ -182,7 +184,8 @@ BUDGETS = {
         "digests of sources",
     ),
     "hybridml_compiler": Budget(
-        69275,
+        69500,
+        "factors L D L^T (225); "
         "first calls: late imports, LLVM loaded beside (190); "
         "updates of few rows of a table (165); "
         "sums and extremes of small tensors, indices of arrays (65); "
@@ -206,7 +209,8 @@ BUDGETS = {
         "25 walks of graphs, name lists of operations, eleven ways to declare a function",
     ),
     "tests": Budget(
-        85745,
+        86065,
+        "summaries (140), factors L D L^T (125), complex numbers and bools (45); "
         "what a review found wrong in loops, schedules, workers and resumed trainings (80); "
         "distributions beside SciPy, Jacobians, divergences by integrals (600); "
         "packed sequences, folded normalisation (115); "
