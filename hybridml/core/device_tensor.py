@@ -85,7 +85,7 @@ class OnDevice:
         watching = watch_var.get()
         if watching is not None:
             for array in found:
-                watching.check(op, list(map(devices.download, arrays)), devices.download(array))
+                watching.check(op, arrays, array)
         return tuple(map(self.wrap, found))
 
     def program(

@@ -86,5 +86,11 @@ def size(count: float) -> str:
     return f"{count:.0f} B" if units[0] == "B" else f"{_three(value)} {units[0]}"
 
 
+def count(value: float) -> str:
+    """Three digits, a space and the prefix that fits: `8.18 G`, to stand before a unit."""
+    prefix, scale = next((p for p in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)) if value >= p[1]), ("", 1))
+    return f"{value / scale:.3g} {prefix}" if prefix else f"{value:.0f} "
+
+
 def _three(value: float) -> str:
     return f"{value:.{2 if value < 9.995 else 1 if value < 99.95 else 0}f}"

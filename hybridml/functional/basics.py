@@ -8,6 +8,7 @@ from typing import Any
 from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 
 from .. import arrays as xp
+from ..arrays.contracting.products import conjugate
 from ..arrays.indexing.selecting import from_zero
 from ..arrays.indexing.sparse_rows import rows_of, takes_sparse
 from ..autograd import Function
@@ -74,8 +75,9 @@ class _Linear(Function):
         input, weight = ctx.saved_tensors
         wants_input, wants_weight = ctx.needs_input_grad
         count = math.prod(input.shape[:-1])  # -1 is no number where an axis is empty
-        rows, sources = g.reshape((count, g.shape[-1])), input.reshape((count, input.shape[-1]))
-        return xp.matmul(g, weight) if wants_input else None, xp.matmul(rows.mT, sources) if wants_weight else None
+        rows, sources = g.reshape((count, g.shape[-1])), conjugate(input).reshape((count, input.shape[-1]))
+        by_input = xp.matmul(g, conjugate(weight)) if wants_input else None
+        return by_input, xp.matmul(rows.mT, sources) if wants_weight else None
 
 
 def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, *, sparse: bool = False) -> Tensor:

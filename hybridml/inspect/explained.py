@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..display.reports import Report, duration, size
+from ..display.reports import Report, count, duration, size
 
 
 @dataclass(frozen=True)
@@ -168,11 +168,4 @@ def _at(text: str, where: str) -> str:
 
 
 def _cost(ns: float, nbytes: float, flops: float) -> str:
-    return f"{duration(ns / 1e6)}, {size(round(nbytes))}, {_count(flops)}flop"
-
-
-def _count(value: float) -> str:
-    for unit, scale in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if value >= scale:
-            return f"{value / scale:.3g} {unit}"
-    return f"{value:.0f} "
+    return f"{duration(ns / 1e6)}, {size(round(nbytes))}, {count(flops)}flop"

@@ -7,18 +7,22 @@ at, and where there is a NaN its graph is run again, node by node, to name the l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.errors import LOCATION, with_location
+from hybridml_compiler.graph.flops import flops, total_flops
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.ir import Node
+from hybridml_compiler.graph.sizes import at_sizes
 from hybridml_compiler.locks import rlock
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.record import record, replace
+from hybridml_compiler.sizes.values import bindings
 from hybridml_compiler.targets.device import on_host
 
 from ..core import codegen
@@ -35,17 +39,23 @@ _TESTS = {"nan": np.isnan, "inf": np.isinf}
 
 @record
 class Watching:
-    """The value of `watch_var`: `kinds` ("nan", "inf") that results are searched for, and a `deadline`, which is called
-    to raise if it has passed."""
+    """The value of `watch_var`: `kinds` ("nan", "inf") that results are searched for, a `deadline`, which is called to
+    raise if it has passed, and `count`, which is told the floating-point operations of all that is computed."""
 
     kinds: tuple[str, ...] = ()
     deadline: Callable[[], object] | None = None
+    count: Callable[[int], object] | None = None
 
-    def check(self, op: Op, operands: Sequence[np.ndarray], result: np.ndarray, where: str = "") -> None:
-        """Raises FloatingPointError where an operation has made a NaN (or infinity) from operands that have none."""
+    def check(self, op: Op, operands: Sequence[Any], result: Any, where: str = "") -> None:
+        """Raises FloatingPointError where an operation has made a NaN (or infinity) from operands that have none.
+
+        operands, result: arrays, of any device.
+        """
         if self.deadline is not None:
             self.deadline()
-        message = self._found(op, operands, result) if self.kinds else ""
+        if self.count is not None:
+            self.count(flops(op.kind, [a.shape for a in operands], result.shape))
+        message = self._found(op, list(map(on_host, operands)), on_host(result)) if self.kinds else ""
         if message:
             raise FloatingPointError(f"{message}{LOCATION}{where}" if where else with_location(message))
 
@@ -74,6 +84,9 @@ class Watching:
         executable = program.executable
         if self.deadline is not None:
             self.deadline()
+        if self.count is not None:
+            sizes = bindings([node.shape for node in program.whole.inputs], [a.shape for a in own])
+            self.count(total_flops((at_sizes(program.whole, sizes) if sizes else program.whole).nodes()))
         if not self.kinds:
             plain: list[np.ndarray] = executable(arrays)
             return plain
@@ -132,13 +145,25 @@ def watch(to: Watching | None) -> None:
     """Sets what is looked at from now on in this thread or task; None, and an empty one: nothing."""
     global _watching
     before = watch_var.get()
-    if to is not None and not to.kinds and to.deadline is None:
+    if to == Watching():
         to = None
     watch_var.set(to)
     with _lock:
         _watching += (to is not None) - (before is not None)
         codegen.set_mode(_mode if _watching else interpreter_stack)
         watchers.value += (to is not None) - (before is not None)
+
+
+@contextmanager
+def counting(count: Callable[[int], object]) -> Iterator[None]:
+    """A context in which `count` is told the floating-point operations of each operation and program, as it ends or
+    begins."""
+    outer = watch_var.get()
+    try:
+        watch(replace(outer or Watching(), count=count))
+        yield
+    finally:
+        watch(outer)
 
 
 def _mode() -> Any:

@@ -23,7 +23,7 @@ from hybridml_compiler.targets.device import DeviceArray, host_copy
 from .. import random
 from ..core.autodiff.sparse import densified, shown
 from ..core.autodiff.tape import Leaf
-from ..core.device_tensor import move, set_class
+from ..core.device_tensor import DeviceTensor, move, set_class
 from ..core.tensor import Tensor
 from ..tracing.python_state.mutation_epoch import attributes_changed
 from ..tracing.python_state.side_effects import way_back
@@ -139,6 +139,9 @@ class Snapshot:
 
     def _tensor(self, path: str, t: Tensor) -> Iterator[tuple[str, Any]]:
         array, node, version = t._array, t._node, t._version
+        if is_without_shape(t):
+            self._restores.append(functools.partial(_put_without_shape, t, type(t), array))
+            return
         if not isinstance(array, np.ndarray | DeviceArray):
             return
         self._tensors[path] = t
@@ -185,6 +188,7 @@ class Snapshot:
             return
         attributes = getattr(value, "__dict__", None)
         if isinstance(attributes, dict):
+            self._restores.append(functools.partial(_put_class, value, kind))  # a lazy layer becomes another
             self._restores.append(functools.partial(_put_dict, attributes, dict(attributes)))
             yield from attributes.items()
         for name in _slots(kind):
@@ -200,6 +204,21 @@ class Snapshot:
 def _put(array: np.ndarray, copy: np.ndarray) -> None:
     if array.flags.writeable:
         np.copyto(array, copy)
+
+
+def is_without_shape(t: Tensor) -> bool:
+    """Whether a tensor is that of a lazy layer before its first call."""
+    return type(t).home is not None and not issubclass(type(t), DeviceTensor)
+
+
+def _put_without_shape(t: Tensor, cls: type, value: Any) -> None:
+    set_class(t, cls)
+    t._array = value
+
+
+def _put_class(value: Any, kind: type) -> None:
+    if type(value) is not kind:
+        object.__setattr__(value, "__class__", kind)
 
 
 def _put_dict(target: dict[Any, Any], saved: dict[Any, Any]) -> None:

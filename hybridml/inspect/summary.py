@@ -1,114 +1,283 @@
-"""`hybridml.summary`: the layers of a model with the shapes that they return and the parameters that they have."""
+"""`hybridml.summary`: the layers of a model, with their shapes, parameters, operations and bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from hybridml_compiler.errors import ArgumentError
+import numpy as np
+
+from hybridml_compiler.errors import ArgumentError, user_location
 
 from ..core import pytree
 from ..core.context import no_grad
+from ..core.nested import Nested
 from ..core.tensor import Tensor
-from ..display.reports import Report, size
-from .snapshot import Snapshot
+from ..display.reports import Report, count, size
+from ..tracing.capture.tracer import is_tracing
+from ..tracing.specialize.errors import RunEagerly
+from .nans import counting
+from .snapshot import Snapshot, is_without_shape
 from .stances import eager
 
-_HEADS = ("layer", "kind", "output", "parameters")
+_HEADS = ("layer", "kind", "calls", "input", "output", "parameters", "bytes", "flops", "activations")
+_OF_CALLS = ("input", "output", "flops", "activations")
+_TEXTS = ("layer", "kind", "input", "output")  # columns whose cells begin at the left
+_ROOT = "(the model)"
 
 
 @dataclass(frozen=True)
 class LayerLine:
-    """One module of a model: its path, class, the shape that it returned first, and the numbers that are its own."""
+    """One module of a model, with all that is inside of it: what it has, and what its calls did."""
 
     name: str
     kind: str
-    output: str  # empty where it was not called, or by itself
-    parameters: int
+    calls: int
+    input: str  # the shapes of the first call; empty where it was not called
+    output: str
+    parameters: int  # numbers in parameters, a shared one once
+    own_parameters: int  # without those of the layers inside
+    bytes: int  # of parameters and buffers
+    flops: int  # of all calls
+    own_flops: int  # without those of the layers inside
+    activations: int  # bytes of the memory that it or a layer inside returned, and no layer before
 
 
 @dataclass(frozen=True, repr=False)
 class Summary(Report):
     """Report of `hybridml.summary`. Shown as a table, in notebooks as HTML."""
 
+    SCHEMA = 2
+
     layers: tuple[LayerLine, ...]
     parameters: int
     trainable: int
     bytes: int  # of parameters and buffers
+    flops: int
+    activations: int
+    lazy: int  # parameters that have no shape before the first call
 
     TEMPLATE = "summary.html.jinja"
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
-        """Rows of the table; the first is the head."""
-        lines = [(line.name, line.kind, line.output, f"{line.parameters:,}") for line in self.layers]
-        return [_HEADS, *lines]
+        """Rows of the table; the first is the head. Columns of calls are there where the model was called."""
+        called = self.layers[0].calls > 0
+        several = any(line.calls > 1 for line in self.layers)
+        heads = [h for h in _HEADS if (called or h not in _OF_CALLS) and (several or h != "calls")]
+        return [tuple(heads), *[tuple([_cell(line, head) for head in heads]) for line in self.layers]]
+
+    @property
+    def is_text(self) -> list[bool]:
+        """For each column, whether its cells begin at the left."""
+        return [head in _TEXTS for head in self.rows[0]]
 
     @property
     def total(self) -> str:
         """The sums over all layers, as a sentence."""
-        return f"{self.parameters:,} parameters, {self.trainable:,} of them trainable; {size(self.bytes)} with buffers"
+        has = f"{self.parameters:,} parameters, {self.trainable:,} of them trainable; {size(self.bytes)} with buffers"
+        if self.lazy:
+            has += f"; {self.lazy} have no shape before the first call"
+        if not self.layers[0].calls:
+            return has
+        return f"{has}; a call: {count(self.flops)}flop, {size(self.activations)} of activations"
 
     def to_text(self) -> str:
         """The table, and the sums below it."""
-        wide = [max(len(row[k]) for row in self.rows) for k in range(len(_HEADS))]
-        lines = [f"{a:<{wide[0]}}  {b:<{wide[1]}}  {c:<{wide[2]}}  {d:>{wide[3]}}" for a, b, c, d in self.rows]
+        rows, is_text = self.rows, self.is_text
+        wide = [max(len(row[k]) for row in rows) for k in range(len(is_text))]
+        signs = ["<" if text else ">" for text in is_text]
+        lines = [
+            "  ".join(f"{cell:{sign}{n}}" for cell, sign, n in zip(row, signs, wide, strict=True)).rstrip()
+            for row in rows
+        ]
         return "\n".join([*lines, self.total])
 
 
-def summary(model: Any, *inputs: Any, **named: Any) -> Summary:
-    """Summarizes a model: its layers, the shapes that they return for these inputs, and their parameters.
+def _cell(line: LayerLine, head: str) -> str:
+    if head in ("bytes", "activations"):
+        return size(getattr(line, head))
+    if head == "flops":
+        return count(line.flops).strip()
+    found = getattr(line, "name" if head == "layer" else head)
+    return f"{found:,}" if isinstance(found, int) else str(found)
 
-    The model is called once with the inputs, eagerly and without gradients, and left as it was, running statistics and
-    random numbers included; without inputs it is not called, and no shapes are shown. A shared parameter counts once,
-    for the first layer that has it. Raises ArgumentError for what is no module, and whatever the model raises.
+
+def summary(model: Any, *inputs: Any, depth: int | None = None, **named: Any) -> Summary:
+    """Summarizes a model: its layers with their shapes, parameters, operations and bytes for these inputs.
+
+    The model is called once with the inputs, eagerly and without gradients, and left as it was, running statistics,
+    lazy layers and random numbers included; without inputs it is not called, and on device "meta" nothing is computed.
+    The numbers of a layer are those of all its calls, and of the layers inside. `depth`: levels of layers to show, the
+    model itself being 0; all without.
+
+    flops: floating-point operations, a multiply-add being two: half of them is what papers and other tools call
+    multiply-adds (MACs), but for the elementwise operations, which count one per element here. Of decompositions,
+    sorts and Fourier transforms none are counted. activations: the memory of what layers return; what is a view, or in
+    place, has none. Raises ArgumentError for what is no module, and whatever the model raises.
 
     >>> import hybridml as hm
     >>> model = hm.nn.Sequential(hm.nn.Linear(4, 8), hm.nn.ReLU(), hm.nn.Linear(8, 2, bias=False))
     >>> hm.summary(model, hm.ones((3, 4)))
-    layer         kind        output  parameters
-    (the model)   Sequential  (3, 2)           0
-    0             Linear      (3, 8)          40
-    1             ReLU        (3, 8)           0
-    2             Linear      (3, 2)          16
-    56 parameters, 56 of them trainable; 224 B with buffers
+    layer        kind        input   output  parameters  bytes  flops  activations
+    (the model)  Sequential  (3, 4)  (3, 2)          56  224 B    336        216 B
+    0            Linear      (3, 4)  (3, 8)          40  160 B    216         96 B
+    1            ReLU        (3, 8)  (3, 8)           0    0 B     24         96 B
+    2            Linear      (3, 8)  (3, 2)          16   64 B     96         24 B
+    56 parameters, 56 of them trainable; 224 B with buffers; a call: 336 flop, 216 B of activations
     """
     if not hasattr(model, "named_modules"):
         raise ArgumentError(f"summary: takes a module, got {type(model).__name__}; for a function there is hm.explain")
-    modules = dict(model.named_modules())
-    outputs = _outputs(model, list(modules.values()), inputs, named) if inputs or named else {}
-    counted: set[int] = set()
-    lines = []
-    for name, module in modules.items():
-        own = [p for p in module.parameters(recurse=False) if id(p) not in counted]
-        counted.update(map(id, own))
-        count = sum(p.size for p in own)
-        lines.append(LayerLine(name or "(the model)", type(module).__name__, outputs.get(id(module), ""), count))
-    parameters, buffers = list(model.parameters()), list(model.buffers())
+    levels: object = depth
+    if levels is not None and (isinstance(levels, bool) or not isinstance(levels, int) or levels < 0):
+        raise ArgumentError(f"summary: depth must be a number of levels from 0 on, or None, got {depth!r}")
+    if is_tracing():
+        raise RunEagerly(f"summarizes a model, which counts what it computes ({user_location()})")
+    calls = _Calls(model)
+    if not inputs and not named:
+        return _summary(model, calls, depth)
+    snapshot = Snapshot(model=model, inputs=inputs, named=named)
+    try:
+        with no_grad(), eager():
+            if any(map(is_without_shape, (*model.parameters(), *model.buffers()))):
+                model(*inputs, **named)  # what gives lazy layers their values is no part of a call
+            with calls.watched(inputs, named):
+                model(*inputs, **named)
+        return _summary(model, calls, depth)
+    finally:
+        snapshot.restore()
+
+
+def _summary(model: Any, calls: _Calls, depth: int | None) -> Summary:
+    parameters = _sized(model.parameters())
+    every = [_line(name, module, calls.of[id(module)]) for name, module in model.named_modules()]
+    shown = [line for line in every if depth is None or _level(line.name) <= depth]
     return Summary(
-        layers=tuple(lines),
-        parameters=sum(p.size for p in parameters),
+        layers=tuple(shown),
+        parameters=every[0].parameters,
         trainable=sum(p.size for p in parameters if p.requires_grad),
-        bytes=sum(t.nbytes for t in (*parameters, *buffers)),
+        bytes=every[0].bytes,
+        flops=every[0].flops,
+        activations=every[0].activations,
+        lazy=sum(map(is_without_shape, model.parameters())),
     )
 
 
-def _outputs(model: Any, modules: Sequence[Any], inputs: Any, named: Any) -> dict[int, str]:
-    """The shape that each module returns first, by its identity."""
-    found: dict[int, str] = {}
+def _level(name: str) -> int:
+    return 0 if name == _ROOT else name.count(".") + 1
 
-    def keep(module: Any, args: Any, result: Any) -> None:
-        shapes = [str(leaf.shape) for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor)]
-        found.setdefault(id(module), ", ".join(shapes))
 
-    snapshot = Snapshot(model=model, inputs=inputs, named=named)
-    hooks = [module.register_forward_hook(keep) for module in modules]
-    try:
-        with no_grad(), eager():
-            model(*inputs, **named)
-    finally:
-        for hook in hooks:
-            hook.remove()
-        snapshot.restore()
-    return found
+def _sized(tensors: Iterable[Tensor]) -> list[Tensor]:
+    return [t for t in tensors if not is_without_shape(t)]
+
+
+def _line(name: str, module: Any, done: _Done) -> LayerLine:
+    parameters = _sized(module.parameters())
+    return LayerLine(
+        name=name or _ROOT,
+        kind=type(module).__name__,
+        calls=done.calls,
+        input=done.input,
+        output=done.output,
+        parameters=sum(p.size for p in parameters),
+        own_parameters=sum(p.size for p in _sized(module.parameters(recurse=False))),
+        bytes=sum(t.nbytes for t in (*parameters, *_sized(module.buffers()))),
+        flops=done.flops,
+        own_flops=done.own_flops,
+        activations=done.activations,
+    )
+
+
+class _Done:
+    """Sums over the calls of a module."""
+
+    def __init__(self) -> None:
+        self.calls = self.flops = self.own_flops = self.activations = 0
+        self.input = self.output = ""
+
+
+class _Calls:
+    """The calls of a model's modules, those that are running now as a stack."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.of = {id(module): _Done() for module in model.modules()}
+        self._running: list[_Done] = []
+        self._memory: dict[int, weakref.ref[Any]] = {}  # what was returned, by the id of what holds its elements
+
+    @contextmanager
+    def watched(self, inputs: Any, named: Any) -> Iterator[None]:
+        """A context in which calls are noted. Not by hooks: a call that raises has none after it."""
+        self._new_bytes((inputs, named, list(self.model.parameters()), list(self.model.buffers())))
+        modules = list(self.model.modules())
+        before = [vars(module).get("forward") for module in modules]  # a traced one
+        try:
+            for module in modules:
+                vars(module)["forward"] = self._noting(module.forward, self.of[id(module)])
+            with counting(self._add):
+                yield
+        finally:
+            for module, forward in zip(modules, before, strict=True):
+                vars(module).pop("forward", None)
+                if forward is not None:
+                    vars(module)["forward"] = forward
+
+    def _noting(self, forward: Callable[..., Any], done: _Done) -> Callable[..., Any]:
+        """A module's `forward` that notes its calls."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self._running.append(done)
+            try:
+                result = forward(*args, **kwargs)
+                made = self._new_bytes(result)
+                for around in set(self._running):
+                    around.activations += made
+            finally:
+                self._running.pop()
+            if not done.calls:
+                done.input, done.output = _shapes((args, kwargs)), _shapes(result)
+            done.calls += 1
+            return result
+
+        return call
+
+    def _add(self, flops: int) -> None:
+        for around in set(self._running):
+            around.flops += flops
+        if self._running:
+            self._running[-1].own_flops += flops
+
+    def _new_bytes(self, tree: Any) -> int:
+        """The bytes of the memory of tensors that no call before had."""
+        made = 0
+        for t in pytree.tree_leaves(tree):
+            if not isinstance(t, Tensor) or is_without_shape(t):
+                continue
+            array = _owner(t)
+            memory = getattr(array, "memory", array)  # of a device; views have the same
+            known = self._memory.get(id(memory), _nothing)()  # an id is another's once its object is gone
+            if known is None or getattr(known, "memory", known) is not memory:
+                made += getattr(array, "nbytes", t.nbytes)
+            self._memory[id(memory)] = weakref.ref(array)
+        return made
+
+
+def _nothing() -> None:
+    """Stands for a reference whose object is gone."""
+
+
+def _owner(t: Any) -> Any:
+    """The array that has the memory of a tensor."""
+    array = t._array
+    while isinstance(array, Nested):
+        array = array.tensor._array
+    while isinstance(getattr(array, "base", None), np.ndarray):
+        array = array.base
+    return array
+
+
+def _shapes(tree: Any) -> str:
+    return ", ".join(str(leaf.shape) for leaf in pytree.tree_leaves(tree) if isinstance(leaf, Tensor | np.ndarray))

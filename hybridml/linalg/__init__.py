@@ -36,17 +36,19 @@ from .factorizations import (
     svdvals,
 )
 from .functions import SlogdetResult, det, matrix_exp, matrix_power, matrix_rank, slogdet, trace
+from .indefinite import LDLFactors, LDLFactorsEx, ldl_factor, ldl_factor_ex, ldl_solve
 from .norms import cond, dist, matrix_norm, norm, renorm, vector_norm
 from .products import cross, diagonal, matmul, matrix_transpose, multi_dot, outer, tensordot, vecdot
 from .systems import LstsqResult, inv, lstsq, pinv, solve, solve_triangular, tensorinv, tensorsolve
 
 __all__ = [
-    "EigResult", "EighResult", "LUFactors", "LUResult", "LinAlgError", "LstsqResult", "QRResult", "SVDResult",
-    "SlogdetResult", "TriangularResult", "cholesky", "cholesky_inverse", "cholesky_solve", "cond", "cross", "det",
-    "diagonal", "dist", "eig", "eigh", "eigvals", "eigvalsh", "inv", "lstsq", "lu", "lu_factor", "lu_solve",
-    "lu_unpack", "matmul", "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose", "multi_dot",
-    "norm", "outer", "pinv", "pinverse", "qr", "renorm", "slogdet", "solve", "solve_triangular", "svd", "svdvals",
-    "tensordot", "tensorinv", "tensorsolve", "trace", "triangular_solve", "vecdot", "vector_norm",
+    "EigResult", "EighResult", "LDLFactors", "LDLFactorsEx", "LUFactors", "LUResult", "LinAlgError", "LstsqResult",
+    "QRResult", "SVDResult", "SlogdetResult", "TriangularResult", "cholesky", "cholesky_inverse", "cholesky_solve",
+    "cond", "cross", "det", "diagonal", "dist", "eig", "eigh", "eigvals", "eigvalsh", "inv", "ldl_factor",
+    "ldl_factor_ex", "ldl_solve", "lstsq", "lu", "lu_factor", "lu_solve", "lu_unpack", "matmul", "matrix_exp",
+    "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose", "multi_dot", "norm", "outer", "pinv", "pinverse",
+    "qr", "renorm", "slogdet", "solve", "solve_triangular", "svd", "svdvals", "tensordot", "tensorinv", "tensorsolve",
+    "trace", "triangular_solve", "vecdot", "vector_norm",
 ]  # fmt: skip
 
 accept(globals(), __all__)

@@ -148,15 +148,15 @@ def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, /, *, left: bool = True, adj
     if adjoint:
         z = solve_triangular(_adjoint(x), b, upper=False)
         z = solve_triangular(_adjoint(x), z, upper=True, unitriangular=True)
-        return _rows_of(z, xp.argsort(order, axis=-1))
-    z = solve_triangular(x, _rows_of(b, order), upper=False, unitriangular=True)
+        return rows_of(z, xp.argsort(order, axis=-1))
+    z = solve_triangular(x, rows_of(b, order), upper=False, unitriangular=True)
     return solve_triangular(x, z, upper=True)
 
 
 _adjoint = adjoint  # which is the name of a parameter above
 
 
-def _rows_of(x: Tensor, order: Tensor) -> Tensor:
+def rows_of(x: Tensor, order: Tensor) -> Tensor:
     """Matrices x (..., n, k) with their rows in the order (..., n)."""
     batch = xp.broadcast_shapes(x.shape[:-2], order.shape[:-1])
     x = xp.broadcast_to(x, (*batch, *x.shape[-2:]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from hybridml_compiler.graph.flops import node_flops, operations
+from hybridml_compiler.graph.flops import node_flops, operations, total_flops
 from hybridml_compiler.graph.ir import Node
 from hybridml_compiler.schedule.launch import goes_on
 
@@ -31,9 +31,7 @@ def launch_flops(launches: Sequence[Any]) -> list[int]:
     """Floating-point operations per launch; none for one that finishes what the launch before it has begun."""
     found, before = [], None
     for launch in launches:
-        found.append(
-            0 if goes_on(launch, before) else sum(node_flops(n) * times for n, times in operations(launch.nodes))
-        )
+        found.append(0 if goes_on(launch, before) else total_flops(launch.nodes))
         before = launch
     return found
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from hybridml_compiler import dtypes
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
@@ -14,7 +16,7 @@ from ..arrays.creation import asarray
 from ..core import ops
 from ..core.tensor import Tensor
 from .generator import Generator, shape_of
-from .sampling import Draw, Parameter, anything, drawn, not_negative, positive, sampler
+from .sampling import Draw, Parameter, anything, common_shape, drawn, not_negative, positive, sampler
 
 
 @sampler(low=anything, high=anything)
@@ -26,16 +28,18 @@ def uniform(
     dtype: Any = None,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Uniform numbers in [low, high) of a float dtype.
+    """Uniform numbers in [low, high); with a complex `dtype` both parts are, as in PyTorch.
 
     float16 and bfloat16 are rounded from float32, so that `high` itself may occur. The result has `shape`, by default
     the one that the parameters (numbers or tensors, differentiable) broadcast to. Raises ArgumentError for a `shape`
-    that is no size, ShapeError for parameters that do not broadcast to `shape`, DTypeError for a `dtype` that is not a
-    float.
+    that is no size, ShapeError for parameters that do not broadcast to `shape`, DTypeError for an integer `dtype`.
 
     >>> hm.random.uniform((2, 3), -1.0, 1.0).shape
     (2, 3)
     """
+    if _is_complex(dtype):
+        real, shape = _two_parts("uniform", shape, dtype, low, high)
+        return ops.complex(*uniform(shape, low, high, dtype=real, generator=generator))
     d = Draw("uniform", shape, dtype, generator, low, high)
     low, high = d.params
     u = d.unit()
@@ -61,15 +65,24 @@ def normal(
     >>> hm.random.normal(std=hm.tensor([0.0, 0.0])).tolist()
     [0.0, 0.0]
     """
-    if dtype is not None and dtypes.canonical(dtype).kind == "c":
-        real = dtypes.real_of(dtypes.canonical(dtype))
-        d = Draw("normal", (2, *shape_of(() if shape is None else shape)), real, generator)
-        parts = d.normal() * math.sqrt(0.5)
+    if _is_complex(dtype):
+        real, shape = _two_parts("normal", shape, dtype, mean, std)
+        parts = Draw("normal", shape, real, generator).normal() * math.sqrt(0.5)
         return ops.complex(parts[0], parts[1]) * std + mean
     d = Draw("normal", shape, dtype, generator, mean, std)
     mean, std = d.params
     z = d.normal()
     return d.give(z if _is_number(mean, 0.0) and _is_number(std, 1.0) else z * std + mean)
+
+
+def _is_complex(dtype: Any) -> bool:
+    return dtype is not None and dtypes.canonical(dtype).kind == "c"
+
+
+def _two_parts(name: str, shape: Any, dtype: Any, *params: Any) -> tuple[np.dtype, tuple[int, ...]]:
+    """The dtype of the parts of complex numbers, and the shape of both."""
+    given = [asarray(p) for p in params if not isinstance(p, int | float | complex)]
+    return dtypes.real_of(dtypes.canonical(dtype)), (2, *common_shape(name, shape, given))
 
 
 def _is_number(value: Any, number: float) -> bool:

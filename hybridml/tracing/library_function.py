@@ -28,7 +28,7 @@ from hybridml_compiler.record import record
 
 from ..core import pytree
 from ..core.autodiff.tape import Leaf, Node, is_node, kept_by, make_node, parents_of, stale, stamp_of
-from ..core.context import at_place, current_interpreter, enable_grad, grad_is_off, place_beside
+from ..core.context import at_place, current_interpreter, enable_grad, grad_is_off, place_beside, watch_var
 from ..core.interpreter import interpreter_stack
 from ..core.library import MISS, missed
 from ..core.source_location import here
@@ -133,7 +133,7 @@ class LibraryFunction:
             if found is None:
                 return self.fn(*args, **kwargs)  # with Python's own error
             values = found
-        if self.is_strided_row(values) or self.is_long_list(values):
+        if self.is_strided_row(values) or self.is_long_list(values) or self.is_counted():
             return self.eager(values)
         found = self.signature(values)
         if found is None:
@@ -180,6 +180,11 @@ class LibraryFunction:
         if not self.row or len(values) > 2:
             return False
         return any(type(v) is Tensor and not v._array.flags.c_contiguous for v in values)
+
+    def is_counted(self) -> bool:
+        """Whether operations are counted, which are not to depend on what has been compiled by now."""
+        watching = None if self.waiting is None else watch_var.get()
+        return watching is not None and watching.count is not None
 
     def is_long_list(self, values: Sequence[Any]) -> bool:
         """Whether a call is of more tensors than it is worth to make a program for."""

@@ -57,5 +57,10 @@ def operations(nodes: Iterable[Node]) -> Iterator[tuple[Node, int]]:
                 yield from ((n, times * trips) for n, times in operations(inner))
 
 
+def total_flops(nodes: Iterable[Node]) -> int:
+    """Floating-point operations of nodes, with every step of loops."""
+    return sum(node_flops(node) * times for node, times in operations(n for n in nodes if n.op is not None))
+
+
 def _size(shape: Sequence[int]) -> int:
     return math.prod(map(hint, shape))

@@ -46,7 +46,7 @@ def lapack(name: str, compute: Callable[..., Any], probe: Callable[[Array], Any]
                 return compute(x, *more, **params)
         except np.linalg.LinAlgError:
             index = next((index for index in np.ndindex(x.shape[:-2]) if _refuses(probe, x[index])), ())
-            raise LinAlgError(f"{name}: {_which(x, index)} {why(x[index])}") from None
+            raise LinAlgError(f"{name}: {which(x, index)} {why(x[index])}") from None
 
     return eager
 
@@ -56,12 +56,17 @@ def finite(name: str, compute: Callable[..., Any], probe: Callable[[Array], Any]
     checked = lapack(name, compute, probe, why)
 
     def eager(x: Array, *more: Array, **params: Any) -> Any:
-        if not np.isfinite(x).all():
-            index = next(index for index in np.ndindex(x.shape[:-2]) if not np.isfinite(x[index]).all())
-            raise LinAlgError(f"{name}: {_which(x, index)} holds nan or infinity; debug_nans finds where it comes from")
+        check_finite(name, x)
         return checked(x, *more, **params)
 
     return eager
+
+
+def check_finite(name: str, x: Array) -> None:
+    """LinAlgError for infinities and nans."""
+    if not np.isfinite(x).all():
+        index = next(index for index in np.ndindex(x.shape[:-2]) if not np.isfinite(x[index]).all())
+        raise LinAlgError(f"{name}: {which(x, index)} holds nan or infinity; debug_nans finds where it comes from")
 
 
 def _refuses(probe: Callable[[Array], Any], x: Array) -> bool:
@@ -72,7 +77,7 @@ def _refuses(probe: Callable[[Array], Any], x: Array) -> bool:
     return False
 
 
-def _which(x: Array, index: tuple[int, ...]) -> str:
+def which(x: Array, index: tuple[int, ...]) -> str:
     return f"matrix {index[0] if len(index) == 1 else index} of {of(x)}" if index else str(of(x))
 
 

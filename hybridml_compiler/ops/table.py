@@ -22,6 +22,7 @@ from . import (
     gather,
     incomplete_beta,
     incomplete_gamma,
+    ldl,
     linalg,
     movement,
     numpy_functions,
@@ -40,7 +41,7 @@ from .op import Op
 _ROOMS = (
     *(elementwise, analytic, comparison, movement, diagonal, windows, pooling, reduction, cumulative, contraction),
     *(complex, floats, fourier, convolution, gather, scatter, sorting, creation, random, devices),
-    *(systems, factorizations, linalg),
+    *(systems, factorizations, ldl, linalg),
     *(special, zeta, incomplete_gamma, incomplete_beta, exact, numpy_functions),
 )
 

@@ -50,3 +50,12 @@ def test_an_index_out_of_range_changes_nothing() -> None:
     x += 1.0
     assert hm.index_add(x, 0, ROWS, hm.ones((3, 3))).sum() == 21.0
     assert x.sum() == 12.0
+
+
+def test_bools_are_added_by_or_and_multiplied_by_and() -> None:
+    x, i, v = hm.tensor([True, False, False]), hm.tensor([1, 1, 2]), hm.tensor([True, False, False])
+    for style in (lambda f: f, hm.trace):
+        assert style(lambda x: x.index_put((i,), v, accumulate=True))(x).tolist() == [True, True, False]
+        assert style(lambda x: x.at[i].add(v))(x).tolist() == [True, True, False]
+        assert style(lambda x: x.at[hm.tensor([0, 1])].multiply(False))(x).tolist() == [False, False, False]
+        assert style(lambda x: x.at[i].max(v))(x).tolist() == [True, True, False]

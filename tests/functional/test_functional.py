@@ -146,3 +146,23 @@ def test_a_negative_class_or_row_does_not_exist(style: Any) -> None:
         rows(hm.asarray([0, -1]), x)
     for dtype in (hm.uint8, hm.int8):
         assert rows(hm.asarray([0, 1], dtype=dtype), hm.ones((300, 3))).shape == (2, 3)
+
+
+def test_linear_of_complex_numbers_has_the_gradients_of_its_product() -> None:
+    rng = np.random.default_rng(0)
+    given = [rng.standard_normal(shape) + 1j * rng.standard_normal(shape) for shape in ((2, 3, 4), (5, 4), (5,))]
+
+    def loss(y: hm.Tensor) -> hm.Tensor:
+        return (hm.abs(y) ** 3).sum() + hm.real(y * (1 + 2j)).sum()
+
+    def by_product(x: hm.Tensor, w: hm.Tensor, b: hm.Tensor) -> hm.Tensor:
+        return loss(x @ w.T + b)
+
+    def by_linear(x: hm.Tensor, w: hm.Tensor, b: hm.Tensor) -> hm.Tensor:
+        return loss(F.linear(x, w, b))
+
+    tensors = [hm.tensor(array) for array in given]
+    wanted = hm.grad(by_product, argnums=(0, 1, 2))(*tensors)
+    for fn in (by_linear, hm.trace(by_linear)):
+        for found, want in zip(hm.grad(fn, argnums=(0, 1, 2))(*tensors), wanted, strict=True):
+            np.testing.assert_allclose(found.numpy(), want.numpy(), rtol=1e-12)

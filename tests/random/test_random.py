@@ -375,3 +375,17 @@ def test_errors_are_the_same_in_both_styles(name: str) -> None:
     with pytest.raises(kind, match=message) as traced:
         hm.trace(call)()
     assert str(eager.value).splitlines()[0] == str(traced.value).splitlines()[0]
+
+
+def test_complex_numbers_are_drawn_in_the_shape_of_the_parameters() -> None:
+    z = hm.random.uniform((4000,), -1.0, 3.0, dtype=hm.complex64).numpy()
+    for part in (z.real, z.imag):
+        assert part.min() >= -1 and part.max() < 3
+        assert abs(part.mean() - 1) < 0.1
+    assert abs(np.corrcoef(z.real, z.imag)[0, 1]) < 0.1
+    assert hm.rand(2, 3, dtype=hm.complex128).dtype is hm.complex128
+    for draw in (hm.random.uniform, hm.random.normal):
+        found = draw(None, hm.zeros(3), 1.0, dtype=hm.complex64)
+        assert len(set(found.tolist())) == 3  # and not one number for all
+        with pytest.raises(hm.ShapeError, match="do not broadcast"):
+            draw((2,), hm.zeros(3), 1.0, dtype=hm.complex64)

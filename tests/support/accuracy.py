@@ -404,8 +404,8 @@ def is_exact(op: Op) -> bool:
 
 # Rows of floats without a figure, and why.
 WITHOUT = {
-    **dict.fromkeys(("solve", "solve_triangular", "cholesky", "lu", "qr", "svd", "svdvals", "eigh", "eigvalsh", "eig",
-                     "eigvals", "inv", "pinv", "cofactor", "det", "slogdet", "matrix_exp"),
+    **dict.fromkeys(("solve", "solve_triangular", "cholesky", "lu", "ldl", "qr", "svd", "svdvals", "eigh", "eigvalsh",
+                     "eig", "eigvals", "inv", "pinv", "cofactor", "det", "slogdet", "matrix_exp"),
                     "its error is that of the matrix: its condition number times LAPACK's backward error"),
     **dict.fromkeys(("fft_r2c", "fft_c2r"), "as fft_c2c"),
     **dict.fromkeys(("scatter_along_axis_add", "fold_windows", "unpool"), "as scatter_add"),

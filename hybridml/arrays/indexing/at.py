@@ -37,6 +37,8 @@ _ROWS: dict[str, tuple[str | None, str, float | None]] = {
     "min": ("minimum", "scatter_min", None),
     "max": ("maximum", "scatter_max", None),
 }
+# Of bools a sum is a logical or and a product a logical and: the greatest and the least.
+_OF_BOOLS = {"scatter_add": "scatter_max", "scatter_mul": "scatter_min"}
 
 
 @placed
@@ -62,7 +64,7 @@ def updated(x: Tensor, key: Any, how: str, value: Tensor) -> Tensor:
         changed = OPS["divide"].fn(part.x, OPS["scatter_mul"].fn(ones, part.index, value, part.axis))
     else:
         value = OPS["negative"].fn(value) if how == "subtract" else value
-        changed = OPS[_ROWS[how][1]].fn(part.x, part.index, value, part.axis)
+        changed = scatter_row(_ROWS[how][1], part.x, part.index, value, part.axis)
     return put_back(x, part.back(changed), p)
 
 
@@ -73,6 +75,14 @@ def put_back(x: Tensor, view: Tensor, p: Plan) -> Tensor:
     window = p.window
     fitted = view if view.shape == window else OPS["reshape"].fn(view, window)
     return OPS["slice_update"].fn(x, fitted, p.starts, p.stops, p.steps)
+
+
+def scatter_row(row: str, x: Tensor, places: Tensor, updates: Tensor, axis: int) -> Tensor:
+    """The scatter row of that name, on bools too."""
+    if x.dtype.kind != "b" or row == "scatter_set":
+        return OPS[row].fn(x, places, updates, axis)
+    found = OPS[_OF_BOOLS.get(row, row)].fn(x.astype(dtypes.int8), places, updates.astype(dtypes.int8), axis)
+    return found.astype(dtypes.bool_)
 
 
 def _combined(x: Tensor, how: str, value: Tensor) -> Tensor:

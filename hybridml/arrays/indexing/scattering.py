@@ -21,7 +21,7 @@ from ...core.context import placed
 from ...core.library import compiled_when_small
 from ...core.tensor import Tensor
 from ..shaping.manipulation import broadcast_arrays
-from .at import updated
+from .at import scatter_row, updated
 from .segments import highest, lowest
 from .selecting import lifted
 
@@ -34,18 +34,6 @@ _REDUCTIONS: dict[str, tuple[str, Any]] = {
     "amax": ("scatter_max", lowest),
     "amin": ("scatter_min", highest),
 }
-
-
-# Of bools a sum is a logical or and a product a logical and: the greatest and the least.
-_OF_BOOLS = {"scatter_add": "scatter_max", "scatter_mul": "scatter_min"}
-
-
-def _scatter(row: str, x: Tensor, places: Tensor, updates: Tensor, axis: int) -> Tensor:
-    """The scatter row of that name, on bools too."""
-    if x.dtype.kind != "b" or row == "scatter_set":
-        return OPS[row].fn(x, places, updates, axis)
-    found = OPS[_OF_BOOLS.get(row, row)].fn(x.astype(dtypes.int8), places, updates.astype(dtypes.int8), axis)
-    return found.astype(dtypes.bool_)
 
 
 def _axis(name: str, x: Tensor, axis: int) -> int:
@@ -103,7 +91,7 @@ def scatter(x: Tensor, axis: int, index: Tensor, src: Any, *, reduce: str | None
     if reduce not in rows:
         raise ArgumentError(f"scatter: reduce is 'add', 'multiply' or None, got {reduce!r}; see scatter_reduce")
     x, places, updates = _scattered("scatter", x, axis, index, src)
-    return _reshape.fn(_scatter(rows[reduce], _reshape.fn(x, (x.numel(),)), places, updates, 0), x.shape)
+    return _reshape.fn(scatter_row(rows[reduce], _reshape.fn(x, (x.numel(),)), places, updates, 0), x.shape)
 
 
 @placed
@@ -123,7 +111,7 @@ def scatter_reduce(x: Tensor, axis: int, index: Tensor, src: Any, reduce: str, *
     if not include_self:
         start = neutral(x.dtype) if callable(neutral) else neutral
         flat = OPS["scatter_set"].fn(flat, places, _full.fn(shape=places.shape, value=start, dtype=x.dtype), 0)
-    found = _scatter(row, flat, places, updates, 0)
+    found = scatter_row(row, flat, places, updates, 0)
     if reduce == "mean":
         own = _full.fn(shape=flat.shape, value=int(include_self), dtype=dtypes.int64)
         ones = _full.fn(shape=places.shape, value=1, dtype=dtypes.int64)
@@ -204,7 +192,7 @@ def index_add(x: Tensor, axis: int, index: Tensor, source: Any, *, alpha: float 
     x, index = lifted(x), lifted(index)
     k = _axis("index_add", x, axis)
     source = _slices("index_add", x, index, source, k)
-    return _scatter("scatter_add", x, index, source if alpha == 1 else source * alpha, k)
+    return scatter_row("scatter_add", x, index, source if alpha == 1 else source * alpha, k)
 
 
 @compiled_when_small

@@ -323,6 +323,6 @@ _RULES: dict[Op, Rule] = {OPS[name]: rule for name, rule in {
     **dict.fromkeys(("fft_c2c", "fft_r2c", "fft_c2r", "sort", "argsort", "argtopk"), _shifted),
     **dict.fromkeys(
         ("cholesky", "lu", "qr", "svd", "svdvals", "eigh", "eigvalsh", "eig", "eigvals", "inv", "cofactor", "det",
-         "slogdet", "matrix_exp"), _same,
+         "slogdet", "matrix_exp", "ldl", "ldl_places"), _same,
     ),
 }.items()}  # fmt: skip
