@@ -242,6 +242,7 @@ class Selection(Traced):
         silent = grad_is_off() and (of.array._node is not None or new.array._node is not None)
         if silent or new.array.shape != of.array.shape or new.array.dtype is not of.array.dtype:
             return False
+        of.tracer.marked.check(self)
         self.of = new
         stamp(self)
         return True

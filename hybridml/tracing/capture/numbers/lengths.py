@@ -104,7 +104,9 @@ def _element(self: Selection, key: Any) -> Tensor | None:
         if not is_step(key):
             at = _where.fn(at < 0, at + count, at)
         outside = fails_where(tracer, (at < 0) | (at >= count))
-    return front[key] if is_step(key) else front[at + outside]
+    one: Tensor = front[key] if is_step(key) else front[at + outside]
+    tracer.marked.mark([one, self], None, (COUNTED,))  # in eager code it is a view
+    return one
 
 
 def _asked_by_user() -> bool:
