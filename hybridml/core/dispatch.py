@@ -158,7 +158,7 @@ def _of_lists(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _power(x: Any, y: Any) -> Any:
-    """`x ** 2`, and `z ** 3` of complex numbers (in NumPy's order), as products, in either style: `pow` has neither their
+    """`x ** 2`, and `z ** 3` of complex numbers in NumPy's order, as products, in either style: `pow` has neither their
     bits nor their speed (1M of float64: 8.2 ms, 0.34), and no kernel where z is complex. None for others: powers of
     Python's numbers, and `x ** 2.0`, whose float may be the input of a program."""
     is_int = type(y) in (int, IntProxy) or isinstance(y, np.integer)

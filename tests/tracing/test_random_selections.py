@@ -40,7 +40,8 @@ v = z[1:]; z[m] = z[m] + 1; s = s + v.sum()|v = z[:-1]; v[m[1:]] = v[m[1:]] * 2|
 s = s + z[m].sum(keepdims=True)[0]|s = s + X[m].max(axis=0, keepdims=True).sum()|s = s + (X[m] - X[m].min(0)).sum()
 s = s * len(z[m]) / 7 + X[m].shape[0] - z[m].size % 4|w = z[m]; s = s + w[0] - w[-1]; z[m] = 2.0; s = s + w[1]
 w = z[m]; v = w[0]; w[0] = 5.0; s = s + v + w.sum()|w = z[m]; v = w[0]; w *= 2; s = s + v + w.sum() * len(w)
-i = hm.nonzero(m)[0]; s = s + i.sum() + i.max() + z[i[0]]; z[i] = z[i] * 2|i, j = hm.nonzero(X > 0); s = s + (i * j).sum() / len(i)
+i = hm.nonzero(m)[0]; s = s + i.sum() + i.max() + z[i[0]]; z[i] = z[i] * 2
+i, j = hm.nonzero(X > 0); s = s + (i * j).sum() / len(i)
 u = hm.unique(c[m]); s = s + u.sum() / len(u); c[m] = u[-1]|s = s + (1 if len(z[m]) > 4 else z[m].size)
 for v in z[m]: s = s * 0.5 + v; v += 1
 for v in X[m]: s = s * 0.5 + v[0] - v.sum()

@@ -50,9 +50,10 @@ def true_positions(mask: Tensor, what: str) -> Tensor:
 
 def waiting(x: Tensor, mask: Tensor, make: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
     """The elements, or rows, of x that a mask of its first axis chooses, `make(x, mask)`; in a trace they wait."""
-    if not issubclass(type(mask), StandIn) or mask.device != "cpu":
-        return make(x, mask)
-    found = type(mask)._selected(x, mask, 0, lambda t: t, make)
+    kind: Any = type(mask)
+    found = (
+        kind._selected(x, mask, 0, lambda t: t, make) if issubclass(kind, StandIn) and mask.device == "cpu" else None
+    )
     return make(x, mask) if found is None else found
 
 

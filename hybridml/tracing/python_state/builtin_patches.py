@@ -40,8 +40,8 @@ from ..capture import created_arrays, python_math
 from ..capture.loops.one_memory import WHICH, root_of
 from ..capture.memory import is_element
 from ..capture.numbers import complex_numbers, perhaps
-from ..capture.numbers.lengths import length_of
 from ..capture.numbers import whole_numbers as whole_numbers  # what `int`, `round` and `math.floor` make of numbers
+from ..capture.numbers.lengths import length_of
 from ..capture.numbers.stored_ints import INTS
 from ..capture.program_arrays import is_program, value_of
 from ..capture.traced_tensor import Traced

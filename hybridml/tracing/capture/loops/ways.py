@@ -155,8 +155,10 @@ def chosen(question: ir.Node, a: ir.Node, b: ir.Node, around: ir.Node | None = N
     if flat[0].shape != a.shape:
         return ir.apply(_reshape, [chosen(question, *flat, around)], {"shape": a.shape})
     first, second, common = _since(question, a, b)
+    if common is None:
+        return ir.apply(_where, [question, a, b])
     array = common
-    for history, answer in ((first, True), (second, False)) if common is not None else ():
+    for history, answer in ((first, True), (second, False)):
         becomes = {common: array}
         for update in reversed(history[: history.index(common)]):
             is_moved = array is not _before(update)
@@ -164,7 +166,7 @@ def chosen(question: ir.Node, a: ir.Node, b: ir.Node, around: ir.Node | None = N
                 return ir.apply(_where, [question, a, b])
             spared = not is_moved and _spares(update, question, answer)
             array = becomes[update] = update if spared else _masked(update, array, becomes, question, answer, around)
-    return ir.apply(_where, [question, a, b]) if array is None else array
+    return array
 
 
 def _masked(
@@ -190,7 +192,9 @@ def _spares(update: ir.Node, question: ir.Node, answer: bool) -> bool:
         if value.op is not _where:
             return False
         taken, _, old = value.inputs
-        is_old = old.op in (_rows, _slice) and old.inputs == update.inputs[:-1] and _are_equal(old.params, update.params)
+        is_old = (
+            old.op in (_rows, _slice) and old.inputs == update.inputs[:-1] and _are_equal(old.params, update.params)
+        )
         return is_old and _implies(taken, question, answer)
     counted, condition = update.params["counted"], update.params["condition"]
     if counted:
@@ -222,9 +226,7 @@ def _in_shape(node: ir.Node, shape: tuple[Any, ...]) -> ir.Node:
     return _whole(ir.apply(_reshape, [node], {"shape": shape}))
 
 
-def _since(
-    question: ir.Node, a: ir.Node, b: ir.Node
-) -> tuple[list[ir.Node], list[ir.Node], ir.Node | None]:
+def _since(question: ir.Node, a: ir.Node, b: ir.Node) -> tuple[list[ir.Node], list[ir.Node], ir.Node | None]:
     """The histories of two arrays, and the last array that both were."""
     first, second = _history(a, question, True), _history(b, question, False)
     known = set(second)

@@ -34,6 +34,8 @@ from ..tracer import Tracer, top_tracer
 _sum, _reshape, _where, _scan, _full, _scatter, _astype = (
     OPS[name] for name in ("sum", "reshape", "where", "cumulative_sum", "full", "scatter_set", "astype")
 )
+_TENSOR: Any = Tensor
+_ARRAY: Any = ProgramArray
 
 
 def length_of(value: Any) -> IntProxy | None:
@@ -121,7 +123,7 @@ def _asked_by_user() -> bool:
 def _shape(self: Any) -> Any:
     found = _counted(self) if _asked_by_user() else None
     if found is None:
-        return (ProgramArray if is_program(self) else Tensor).shape.fget(self)  # type: ignore[attr-defined]
+        return (_ARRAY if is_program(self) else _TENSOR).shape.__get__(self)
     of = found.of
     return (*of.array.shape[: of.lead], _length(found), *of.array.shape[of.lead + of.mask.ndim :])
 
@@ -129,7 +131,7 @@ def _shape(self: Any) -> Any:
 def _size(self: Any) -> Any:
     found = _counted(self) if _asked_by_user() else None
     if found is None:
-        return self.__getattr__("size") if is_program(self) else Tensor.size.fget(self)  # type: ignore[attr-defined]
+        return self.__getattr__("size") if is_program(self) else _TENSOR.size.__get__(self)
     of = found.of
     return _length(found) * math.prod((*of.array.shape[: of.lead], *of.array.shape[of.lead + of.mask.ndim :]))
 
@@ -141,7 +143,7 @@ def _item(self: SelectedArray, key: Any) -> Any:
     return ProgramArray.__getitem__(self, key) if one is None else value_of(self._waits[0], one, scalar=True)
 
 
-Selection._element = _element  # type: ignore[method-assign]
-for _kind in (Selection, SelectedArray):
-    _kind.shape, _kind.size = property(_shape), property(_size)  # type: ignore[assignment, method-assign]
-SelectedArray.__getitem__ = _item  # type: ignore[method-assign]
+_WAITING: tuple[Any, Any] = Selection, SelectedArray
+_WAITING[0]._element, _WAITING[1].__getitem__ = _element, _item
+for _kind in _WAITING:
+    _kind.shape, _kind.size = property(_shape), property(_size)

@@ -395,9 +395,7 @@ class Joins:
 
     def _around(self, n: int) -> ir.Node | None:
         """The answers to other questions with which the steps of loops come to where the ways of this one join."""
-        conditions = [
-            scalar(q) for loop in self.tracer.loops for q in loop.conditions(but=n if loop is self else None)
-        ]
+        conditions = [scalar(q) for loop in self.tracer.loops for q in loop.conditions(but=n if loop is self else None)]
         return reduce(lambda a, b: ir.apply(_and, [a, b]), conditions) if conditions else None
 
     def _both(self, yes: Side, no: Side) -> list[tuple[Tensor, ir.Node, ir.Node]]:
