@@ -75,8 +75,8 @@ def _true_positions(interp: Interpreter[Tensor], mask: Tensor, what: str) -> Ten
 def nonzero(x: Any, /, *, as_tuple: bool = True) -> Any:
     """Indices of the elements that are not zero, one tensor of int64 for each axis, in row-major order.
 
-    Source: NumPy. `as_tuple=False` gives PyTorch's one tensor, with a row for each element: `argwhere`. Traced, the
-    number of such elements is asked for as a value. Raises ShapeError for a 0-d tensor.
+    Source: NumPy. `as_tuple=False` gives PyTorch's one tensor, with a row for each element: `argwhere`. Traced,
+    they wait until something needs them. Raises ShapeError for a 0-d tensor.
 
     >>> import hybridml as hm
     >>> [t.tolist() for t in hm.nonzero(hm.tensor([[0, 3], [4, 0]]))]

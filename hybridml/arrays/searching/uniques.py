@@ -165,7 +165,7 @@ def unique(
 
     With `return_index`, `return_inverse` or `return_counts` a tuple, with these behind the values: where each is
     first, which of them each is (in the shape of x, or along `axis`), and how often each is there. All nan are one
-    unless `equal_nan` is False. Source: NumPy and PyTorch. A traced program asks for their number as a value.
+    unless `equal_nan` is False. Source: NumPy and PyTorch. Traced, values alone wait until something needs them.
 
     >>> import hybridml as hm
     >>> hm.unique(hm.tensor([3, 1, 3]), return_counts=True)
