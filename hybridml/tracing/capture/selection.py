@@ -211,7 +211,8 @@ class Selection(Traced):
         return (of.over(), of.array) if _fits(of.array.shape, x.shape) else None
 
     def late(self) -> tuple[Callable[..., Any], tuple[Any, ...]] | None:
-        """What makes the tensor when a call ends; None where it has a history, or is in one memory with another."""
+        """The function that makes the tensor when a call ends, and its arguments; None where it has a history, or is in
+        one memory with another."""
         of = self.of
         if of is None or self.parent is not None or any(r() is not None for r in self.views) or of.tracer.frames:
             return None
@@ -268,7 +269,7 @@ def _waiting(of: Chosen) -> Selection:
 
 
 def check_counted(tracer: Any) -> None:
-    """Has the trace begin anew, and ask for lengths, where a step asks for elements whose number is an int of data."""
+    """Raises StepByStep where a step asks for elements whose number is an int of data: lengths are asked for then."""
     if tracer.counted and tracer.loops:
         raise StepByStep(None, "a step asks for elements that a mask chooses", (COUNTED,))
 

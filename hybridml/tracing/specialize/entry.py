@@ -29,7 +29,6 @@ from ...core.tensor import Tensor, adopt
 from ..capture.line_observer import Observer
 from ..capture.memory_order import in_memory
 from ..capture.program_arrays import unlike_eager
-from ..capture.selection import settle_repeated
 from ..capture.texts import has_text
 from ..capture.tracer import Input, Tracer
 from ..python_state.builtin_patches import patches, variables_read
@@ -253,7 +252,6 @@ class Entry:
             known = {id(container): number for number, container in (*there, *whole)}
             if pytree.is_cyclic(pytree.flatten(result, parts, known), len(there) + len(whole)):
                 raise refused(tracer, "returns a container that contains itself")
-            settle_repeated([*parts, *pytree.tree_leaves([effect.value for effect in effects])])
             for leaf in parts:
                 if not (each_call_has(leaf) or self.watch.knows(leaf) or any(leaf is obj for obj in self.objects)):
                     raise refused(tracer, f"returns a {type(leaf).__name__} that it makes")

@@ -1,4 +1,4 @@
-"""How many elements a selection has, and those at a place among them, for which Python asks nothing.
+"""Lengths of selections, and elements of them by number, for which Python asks nothing.
 
     b = x[x > 0]
     n = len(b)              an int that data decides: the sum of the mask
