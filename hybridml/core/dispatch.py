@@ -158,7 +158,7 @@ def _of_lists(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _power(x: Any, y: Any) -> Any:
-    """`x ** 2`, and `z ** 3` of complex z, as products, in either style: `pow` has neither their bits nor their speed (1M
+    """`x ** 2`, and `z ** 3` of complex z, as products, in either style: `pow` has not their bits, nor their speed (1M
     of float64: 8.2 ms, 0.34). None for others: Python's numbers, and `x ** 2.0`, whose float may be an input."""
     is_int = type(y) in (int, IntProxy) or isinstance(y, np.integer)
     if not is_int or not isinstance(x, Tensor) or x.dtype.kind not in "iufc" or x.is_number:
