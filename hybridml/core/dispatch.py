@@ -158,15 +158,16 @@ def _of_lists(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _power(x: Any, y: Any) -> Any:
-    """`x ** 2` as a product, in either style: `pow` has neither its bits nor its speed (1M of float64: 8.2 ms, 0.34).
-    None for others: powers of Python's numbers, and `x ** 2.0`, whose float may be the input of a program."""
+    """`x ** 2`, and `z ** 3` of complex z, as products, in either style: `pow` has not their bits, nor their speed (1M
+    of float64: 8.2 ms, 0.34). None for others: Python's numbers, and `x ** 2.0`, whose float may be an input."""
     is_int = type(y) in (int, IntProxy) or isinstance(y, np.integer)
     if not is_int or not isinstance(x, Tensor) or x.dtype.kind not in "iufc" or x.is_number:
         return None
     y = int(concrete_value(y))
     if y < 0 and x.dtype.kind in "iu":  # as in NumPy and PyTorch
         raise ArgumentError(f"pow: integers have no power {y}, got {aval_of(x)}; use x.astype('float64') ** {y}")
-    return _square.fn(x) if y == 2 else None
+    square = _square.fn(x) if y == 2 or (y == 3 and x.dtype.kind == "c") else None
+    return x * square if y == 3 and square is not None else square  # in NumPy's order
 
 
 def _is_native(op: Op, args: tuple[Any, ...]) -> bool:

@@ -151,7 +151,7 @@ def renamed(
 
 
 def _bound(kernel: Kernel, loop: For, kind: LoopKind) -> For:
-    among = kernel.expressions if kernel.body[0] is loop else None
+    among = kernel.expressions if len(kernel.body) == 1 and kernel.body[0] is loop else None
     own = ("parallel", "block")  # kinds of which an iteration has scratch memory of its own
     promised = kind == "serial" or loop.kind in ("vector", "thread") or (kind in own and loop.kind in own)
     if not promised and not independent(loop, private=kind in own, among=among):

@@ -298,7 +298,8 @@ COMPLEX: dict[str, Callable[[Any], Any]] = {
     "z / 2": lambda z: z / 2, "z * 1": lambda z: z * 1, "z * -1": lambda z: z * -1, "z * 0": lambda z: z * 0,
     "z + -0.0": lambda z: z + -0.0, "|z|^2": lambda z: hm.square(abs(z)), "z - 0": lambda z: z - 0,
     "(-z) * (-z)": lambda z: (-z) * (-z), "(-z) / (-z)": lambda z: (-z) / (-z), "z + (-z)": lambda z: z + (-z),
-    "z ** 2": lambda z: z**2, "z ** 0": lambda z: z**0, "z ** -1": lambda z: z**-1, "round": hm.round,
+    "z ** 2": lambda z: z**2, "z ** 0": lambda z: z**0, "z ** -1": lambda z: z**-1, "z ** 3": lambda z: z**3,
+    "round": hm.round,
     "conj": lambda z: hm.conj(hm.conj(z)), "sum": lambda z: hm.sum(z[2:3]), "sort": lambda z: hm.sort(z),
     "where": lambda z: hm.where(hm.real(z) > 0, z, 0.0), "expm1": hm.expm1, "sqrt": hm.sqrt,
 }  # fmt: skip
@@ -313,6 +314,13 @@ def test_complex_arithmetic_is_numpys_in_both_styles(name: str) -> None:
     for part in ("real", "imag"):
         a, b = (np.where(np.isnan(x), NAN, x) for x in (getattr(eager, part), getattr(traced, part)))
         assert np.array_equal(a, b, equal_nan=True) and np.array_equal(np.signbit(a), np.signbit(b))
+
+
+def test_cubes_of_complex_numbers_are_products() -> None:
+    z = np.exp(1j * np.arange(20.0)) * np.arange(20.0)
+    cubed = hm.trace(lambda z: z**3)
+    np.testing.assert_allclose(cubed(hm.asarray(z)), z**3, rtol=1e-15)
+    assert "pow" not in cubed.ir
 
 
 def test_special_cases_of_complex_expm1(xp: Any) -> None:

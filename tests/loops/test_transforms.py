@@ -303,6 +303,10 @@ def test_iterations_are_written_out() -> None:
         ),
         ("for i < 4 { scan add over r < 8 { o[r * 4 + i] = x[r * 4 + i] } }", [("vector", 4)]),
         ("for i < 4 { o[i * 16 + 3] = o[i * 16 + 3] + 1.0:f32 }", [("vector", 4)]),
+        (  # what is beside a loop is no part of it
+            "for i < 8 { o[i] = x[i] * x[i] } s = reduce add over r < 8 of o[r] p[0] = s",
+            [("vector", 8)],
+        ),
         (TOLD, [("serial", 4), ("vector", 4)]),
         (COLUMN, [("serial", 4)]),
     ],

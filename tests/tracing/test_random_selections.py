@@ -38,6 +38,16 @@ B[b] = B[b] * 2|s = s + B[b].sum()|s = s + hm.exp(B[b]).min()|B[b] = B[b] - B[b]
 with hm.no_grad(): z[m] *= 2|fixed = X[m].detach(); fixed += 1; s = s + fixed.sum()
 v = z[1:]; z[m] = z[m] + 1; s = s + v.sum()|v = z[:-1]; v[m[1:]] = v[m[1:]] * 2|s = s + z[m].astype("int32").sum()
 s = s + z[m].sum(keepdims=True)[0]|s = s + X[m].max(axis=0, keepdims=True).sum()|s = s + (X[m] - X[m].min(0)).sum()
+s = s * len(z[m]) / 7 + X[m].shape[0] - z[m].size % 4|w = z[m]; s = s + w[0] - w[-1]; z[m] = 2.0; s = s + w[1]
+w = z[m]; v = w[0]; w[0] = 5.0; s = s + v + w.sum()|w = z[m]; v = w[0]; w *= 2; s = s + v + w.sum() * len(w)
+i = hm.nonzero(m)[0]; s = s + i.sum() + i.max() + z[i[0]]; z[i] = z[i] * 2
+i, j = hm.nonzero(X > 0); s = s + (i * j).sum() / len(i)
+u = hm.unique(c[m]); s = s + u.sum() / len(u); c[m] = u[-1]|s = s + (1 if len(z[m]) > 4 else z[m].size)
+for v in z[m]: s = s * 0.5 + v; v += 1
+for v in X[m]: s = s * 0.5 + v[0] - v.sum()
+for i in range(1, len(z[m])): s = s * 0.5 + z[m][i] - z[m][i - 1]
+for i in hm.nonzero(m)[0]: s = s * 0.5 + z[i] * y[i]; z[i] = z[i] * 0.5
+for i in range(18): w = z[z > i * 0.1]; s = s + len(w) * w.sum(); z = z * 0.9
 for i in range(18): z[m] = z[m] * 0.9 + y[m]; m = m & (abs(z) < 5 - 0.1 * i)
 for i in range(18): w = z[m] * 0.5; s = s + w.mean() + i; z[m] = w
 for i in range(18): c[m] += i; m[m] = c[m] < 40

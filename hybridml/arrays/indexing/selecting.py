@@ -1,11 +1,13 @@
 """Positions where a condition holds: `nonzero`, `argwhere`, `count_nonzero`, `where(condition)`, masks.
 
-How many elements are true is a matter of data. A traced program asks for that number alone, as `int(t)` asks for its
-value; where the true elements are is computed in the program, by a running count.
+How many elements are true is a matter of data. In a traced program they wait (see tracing/capture/selection.py); where
+something asks for them it asks for their number alone, as `int(t)` asks for its value, and where they are is computed
+in the program, by a running count.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, overload
 
 import numpy as np
@@ -17,7 +19,7 @@ from hybridml_compiler.ops.table import OPS
 from ...core.context import at_place, current_interpreter, lift
 from ...core.interpreter import Interpreter
 from ...core.library import compiled_when_small
-from ...core.tensor import Tensor, wrap
+from ...core.tensor import StandIn, Tensor, wrap
 from ..creation import asarray
 from ..shaping.manipulation import _tensor, stack
 
@@ -46,6 +48,15 @@ def true_positions(mask: Tensor, what: str) -> Tensor:
     return at_place(mask.device.type, lambda: _true_positions(interp, mask, what))
 
 
+def waiting(x: Tensor, mask: Tensor, make: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """The elements, or rows, of x that a mask of its first axis chooses, `make(x, mask)`; in a trace they wait."""
+    kind: Any = type(mask)
+    found = (
+        kind._selected(x, mask, 0, lambda t: t, make) if issubclass(kind, StandIn) and mask.device == "cpu" else None
+    )
+    return make(x, mask) if found is None else found
+
+
 def _true_positions(interp: Interpreter[Tensor], mask: Tensor, what: str) -> Tensor:
     size = mask.numel()
     flat = OPS["reshape"].fn(mask, (size,))
@@ -64,8 +75,8 @@ def _true_positions(interp: Interpreter[Tensor], mask: Tensor, what: str) -> Ten
 def nonzero(x: Any, /, *, as_tuple: bool = True) -> Any:
     """Indices of the elements that are not zero, one tensor of int64 for each axis, in row-major order.
 
-    Source: NumPy. `as_tuple=False` gives PyTorch's one tensor, with a row for each element: `argwhere`. Traced, the
-    number of such elements is asked for as a value. Raises ShapeError for a 0-d tensor.
+    Source: NumPy. `as_tuple=False` gives PyTorch's one tensor, with a row for each element: `argwhere`. Traced,
+    they wait until something needs them. Raises ShapeError for a 0-d tensor.
 
     >>> import hybridml as hm
     >>> [t.tolist() for t in hm.nonzero(hm.tensor([[0, 3], [4, 0]]))]
@@ -163,7 +174,10 @@ def _coordinates(name: str, x: Tensor) -> tuple[Tensor, ...]:
     mask = _condition(lift(x))
     if current_interpreter() is None and type(mask).home is None:
         return tuple(wrap(found) for found in np.nonzero(mask._array))
-    position = true_positions(mask, f"{name}()")
+    size = mask.numel()
+    every = OPS["arange"].fn(start=0, stop=size, step=1, dtype=dtypes.int64)
+    flat = OPS["reshape"].fn(mask, (size,))
+    position = waiting(every, flat, lambda _, mask: true_positions(mask, f"{name}()"))
     found: list[Tensor] = []
     for size in reversed(x.shape[1:]):
         found.append(OPS["remainder"].fn(position, size))

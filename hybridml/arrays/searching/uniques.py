@@ -4,6 +4,7 @@ counted, so that only the number of different elements is asked for in a trace.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from ...core.context import placed
 from ...core.library import compiled_when_small
 from ...core.tensor import Tensor
 from ..creation import asarray
-from ..indexing.selecting import lifted, true_positions
+from ..indexing.selecting import lifted, true_positions, waiting
 from ..shaping.manipulation import concat, moveaxis
 
 _take, _reshape, _full = OPS["take"], OPS["reshape"], OPS["full"]
@@ -53,8 +54,8 @@ class _Groups:
     def __init__(self, rows: Tensor, order: Tensor | None, equal_nan: bool) -> None:
         """`order`: positions of `rows` in what they were taken from; None where nothing is asked of it."""
         self.rows, self.order, self.n = rows, order, rows.shape[0]
+        self.new = _full.fn(shape=(0,), value=True)
         if not self.n:
-            self.starts = _full.fn(shape=(0,), value=0, dtype=dtypes.int64)
             return
         low, high = rows[: self.n - 1], rows[1:]
         differ: Tensor = OPS["not_equal"].fn(low, high)
@@ -63,11 +64,19 @@ class _Groups:
         if differ.ndim > 1:
             differ = OPS["any"].fn(differ, tuple(range(1, differ.ndim)))
         self.new = concat([_full.fn(shape=(1,), value=True), differ])
-        self.starts = true_positions(self.new, "unique()")
+
+    @cached_property
+    def starts(self) -> Tensor:
+        return true_positions(self.new, "unique()")
 
     @property
     def values(self) -> Tensor:
         return _take.fn(self.rows, self.starts, 0)
+
+    @property
+    def alone(self) -> Tensor:
+        """The values, where nothing else is asked for: a trace lets them wait."""
+        return waiting(self.rows, self.new, lambda rows, new: self.values)
 
     @property
     def indices(self) -> Tensor:
@@ -144,7 +153,7 @@ def unique_values(x: Tensor, /) -> Tensor:
     >>> hm.unique_values(hm.tensor([3, 1, 3])).tolist()
     [1, 3]
     """
-    return _sorted(lifted(x), order=False).values
+    return _sorted(lifted(x), order=False).alone
 
 
 @placed
@@ -156,7 +165,7 @@ def unique(
 
     With `return_index`, `return_inverse` or `return_counts` a tuple, with these behind the values: where each is
     first, which of them each is (in the shape of x, or along `axis`), and how often each is there. All nan are one
-    unless `equal_nan` is False. Source: NumPy and PyTorch. A traced program asks for their number as a value.
+    unless `equal_nan` is False. Source: NumPy and PyTorch. Traced, values alone wait until something needs them.
 
     >>> import hybridml as hm
     >>> hm.unique(hm.tensor([3, 1, 3]), return_counts=True)
@@ -167,7 +176,7 @@ def unique(
     x = lifted(x)
     if axis is None:
         found = _sorted(x, equal_nan, order=return_index or return_inverse)
-        results = [found.values]
+        results = [found.values if return_index or return_inverse or return_counts else found.alone]
     else:
         k = axis_index("unique", axis, Aval(x.shape, x.dtype))
         rows = moveaxis(x, k, 0)

@@ -90,6 +90,8 @@ _SUMS = _named(
 _ANSWERS = _named("all any argmax argmin argsort count_nonzero")
 # Those of a selection that need none of its elements; of none, a check finds that an extreme is an error of NumPy's.
 _WAIT = _named("all amax amin any max mean min prod std sum var")
+# Those of which data decides how many elements they have:
+_CHOOSE = _named("flatnonzero nonzero unique where")
 _TENSORS = _MOVES | _SUMS | _ANSWERS | _VIEWS
 # Those of parts of arrays in steps of loops: they look at nothing but dtypes and axes.
 OF_STEPS = _SUMS | _ANSWERS | _named("concatenate repeat roll tile where")
@@ -263,6 +265,8 @@ def of_function(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[s
     found = None
     if name in _WAIT and kwargs.get("out") is None and any(map(waits, given)):
         found = _attempt(lambda: _as_selections(tracer, func, name, args, kwargs))
+    if name in _CHOOSE and len(args) == 1 and not kwargs and top_tracer() is tracer:
+        found = _attempt(lambda: _as_chosen(tracer, func, args[0]))
     if found is None and name in _TENSORS and kwargs.get("out") is None and top_tracer() is tracer:
         found = _attempt(lambda: _as_tensors(tracer, func, name, args, kwargs))
     if found is None and _name_of(func) in NAMES:
@@ -303,6 +307,12 @@ def _as_tensors(tracer: Tracer, func: Any, name: str, args: Any, kwargs: Any, li
     if like is None and tuple(map(int, result.shape)) != model.shape:
         return None
     return value_of(tracer, cast(result, dtype), scalar=isinstance(model, np.generic))
+
+
+def _as_chosen(tracer: Tracer, func: Any, x: Any) -> Any:
+    """The arrays that a function makes of the elements that it chooses."""
+    result = func(x._value())
+    return tuple([value_of(tracer, t) for t in result]) if type(result) is tuple else value_of(tracer, result)
 
 
 def _name_of(func: Any) -> str:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 import numpy as np
@@ -27,18 +27,22 @@ from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.shapes import axes_tuple, broadcast, reduced
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.record import record, replace
+from hybridml_compiler.sizes.steps import is_step
 
 from ...core.aliasing import stamp
 from ...core.context import current_interpreter, grad_is_off, set_grad_enabled
 from ...core.interpreter import interpret
+from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import tensor_of
 from ...core.tensor import Tensor, place_of
+from ..specialize.errors import StepByStep
 from .traced_tensor import Traced
 
 _slots: dict[str, Any] = {name: Tensor.__dict__[name] for name in ("_array", "_node")}
 _where, _reshape, _any, _and, _some = (OPS[name] for name in ("where", "reshape", "any", "logical_and", "some"))
 _WHOLE = slice(None)
 _BASIC = (int, slice, type(None))
+COUNTED = "counted"  # of a trace: Python asks how many elements there are
 _REFUSALS = (ArgumentError, DTypeError, ShapeError)  # whose words are about the elements
 
 
@@ -102,11 +106,16 @@ class Chosen:
 class Selection(Traced):
     """The elements that `of` chooses; without `of` they are a tensor as any other."""
 
-    __slots__ = ("frame", "of", "parent", "views")
+    __slots__ = ("frame", "front", "of", "parent", "views")
     of: Chosen | None
     frame: Any  # the region in which it was made
     parent: tuple[Selection, Any] | None  # of a view, and its key
     views: list[ref[Selection]]
+    front: tuple[Tensor, Any] | None  # an array that begins with them, and the region of that (numbers/lengths.py)
+
+    if TYPE_CHECKING:  # set by numbers/lengths.py
+
+        def _element(self, key: Any) -> Tensor | None: ...
 
     @property
     def _array(self) -> Any:
@@ -139,6 +148,7 @@ class Selection(Traced):
             self.parent[0].settle()
         if self.of is None:
             return
+        check_counted(of.tracer)
         found = of.elements()
         self._array, self._node = found._array, found._node
         _note(of.tracer, self)
@@ -170,6 +180,8 @@ class Selection(Traced):
         of = self.of
         if of is None or current_interpreter() is not of.tracer:
             return None
+        if type(key) is int or type(key) is IntProxy or is_step(key):
+            return self._element(key)
         inner = key.of if issubclass(type(key), Selection) else None
         if inner is not None:
             if not inner.is_flat or inner.array.dtype.kind != "b" or of.lead or inner.mask._array is not of.mask._array:
@@ -198,6 +210,15 @@ class Selection(Traced):
             return None
         return (of.over(), of.array) if _fits(of.array.shape, x.shape) else None
 
+    def late(self) -> tuple[Callable[..., Any], tuple[Any, ...]] | None:
+        """The function that makes the tensor when a call ends, and its arguments; None where it has a history, or is in
+        one memory with another."""
+        of = self.of
+        if of is None or self.parent is not None or any(r() is not None for r in self.views) or of.tracer.frames:
+            return None
+        has_history = of.recorded and of.array._node is not None
+        return None if has_history or of.lead or place_of(of.array) is not None else (_chosen_of, (of.array, of.mask))
+
     def unrecorded(self) -> Selection:
         """The selection, which waits, without history."""
         of: Any = self.of
@@ -222,16 +243,35 @@ class Selection(Traced):
         silent = grad_is_off() and (of.array._node is not None or new.array._node is not None)
         if silent or new.array.shape != of.array.shape or new.array.dtype is not of.array.dtype:
             return False
+        of.tracer.marked.check(self)
         self.of = new
         stamp(self)
         return True
 
 
+def _chosen_of(array: Tensor, mask: Tensor) -> Tensor:
+    """The elements that a call returns."""
+    return array[mask]
+
+
+def settle_repeated(leaves: Sequence[Any]) -> None:
+    """Asks for the elements of selections that are among leaves twice, where eager code has one tensor."""
+    for leaf in leaves:
+        if issubclass(type(leaf), Selection) and sum(leaf is other for other in leaves) > 1:
+            leaf.settle()
+
+
 def _waiting(of: Chosen) -> Selection:
     made: Selection = of.tracer.selection()
     made.of, made.frame, made.parent, made.views = of, next(reversed(of.tracer.frames), None), None, []
-    made._version = 0
+    made.front, made._version = None, 0
     return made
+
+
+def check_counted(tracer: Any) -> None:
+    """Raises StepByStep where a step asks for elements whose number is an int of data: lengths are asked for then."""
+    if tracer.counted and tracer.loops:
+        raise StepByStep(None, "a step asks for elements that a mask chooses", (COUNTED,))
 
 
 def selected(

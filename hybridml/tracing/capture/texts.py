@@ -20,6 +20,7 @@ from ...core.proxies.base import NumberProxy, Proxy
 from ...core.tensor import Tensor
 from ..python_state.libraries import is_library
 from ..python_state.recorded import Recorder
+from .selection import Selection
 from .text_flow import is_told
 from .tracer import current_tracer
 
@@ -72,7 +73,7 @@ def has_text(texts: Sequence[Text], *leaves: Any) -> bool:
 
 def parts_of(texts: Sequence[Text], leaf: Any) -> tuple[Callable[..., Any], Sequence[Any]] | None:
     """The function that makes a leaf when the call ends, and its arguments; None for a leaf that is there."""
-    if issubclass(type(leaf), Proxy) and (made := leaf.late()) is not None:
+    if issubclass(type(leaf), Proxy | Selection) and (made := leaf.late()) is not None:
         return made
     if issubclass(type(leaf), Recorder):  # its container
         return partial(getattr, leaf, "of"), ()

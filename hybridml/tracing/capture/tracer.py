@@ -192,6 +192,7 @@ class Tracer:
         self.may_be_slower = False  # than eager code: steps call functions of NumPy and Python, or it runs twice
         self.prints: Callable[[Any, Any], None] | None = None
         self.logs: Callable[..., None] | None = None  # takes what `logging.Logger._log` does
+        self.counted = False  # whether code has lengths of selections that data decides (see numbers/lengths.py)
         self.texts: list[tuple[Callable[[Any], str], Any]] = []  # of numbers, with what makes them (see texts.py)
         self.only_kept: Callable[[CodeType, str], bool] | None = None  # tells where these may go (see text_flow.py)
         self.clocks: list[Any] | None = None  # readings of clocks, in their order (see clocks.py)

@@ -41,6 +41,7 @@ from ..capture.loops.one_memory import WHICH, root_of
 from ..capture.memory import is_element
 from ..capture.numbers import complex_numbers, perhaps
 from ..capture.numbers import whole_numbers as whole_numbers  # what `int`, `round` and `math.floor` make of numbers
+from ..capture.numbers.lengths import length_of
 from ..capture.numbers.stored_ints import INTS
 from ..capture.program_arrays import is_program, value_of
 from ..capture.traced_tensor import Traced
@@ -283,8 +284,11 @@ def _is_number(x: Any, in_step: bool, dtype: Any) -> bool:
 
 
 def _len(*args: Any) -> Any:
-    """`len`: a list that grows where data decides has an int of the program for a length."""
-    return args[0].count if len(args) == 1 and type(args[0]) is DataList else len(*args)
+    """`len`: a list that grows where data decides has an int of the program for a length, and so have selections."""
+    found = None
+    if len(args) == 1:
+        found = args[0].count if type(args[0]) is DataList else length_of(args[0])
+    return len(*args) if found is None else found
 
 
 _len.stands_for = len  # type: ignore[attr-defined]

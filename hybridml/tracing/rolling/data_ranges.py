@@ -11,8 +11,8 @@ the arrays that its numbers are indices of. A call in which one does not is Pyth
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NoReturn
 
 from hybridml_compiler.dtypes import float64, int64
 from hybridml_compiler.graph import ir
@@ -24,6 +24,7 @@ from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
 from ..capture.loops.taken import fails_where, or_other
+from ..capture.selection import COUNTED
 from ..capture.tracer import Frame, Tracer
 from ..specialize.errors import StepByStep
 from .capture import MOST_PARTS
@@ -38,9 +39,11 @@ _ASKS = "asks"  # of a loop: whether it has a step is a question, before it
 
 
 def steps_of_data(
-    tracer: Tracer, frame: types.FrameType, args: Sequence[Any], parallel: bool = False
-) -> Iterator[Any] | None:
-    """An iterator for a loop over `range(*args)`, where data decides an end of it; None for any other use of it."""
+    tracer: Tracer, frame: types.FrameType, args: Sequence[Any], parallel: bool = False,
+    at: Callable[[Any], Any] | None = None,
+) -> Iterator[Any] | None:  # fmt: skip
+    """An iterator for a loop over `range(*args)`, or what is `at` these numbers, where data decides an end of it; None
+    for any other use of it."""
     start, stop, by = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
     if type(by) is not int or not by or not (_is_data(start) or _is_data(stop)):
         return None
@@ -66,7 +69,7 @@ def steps_of_data(
     inside = _checked(tracer, (low, high), (least, most))
     if at_most(most, least):
         return iter(())
-    over = Elements(most - least, lambda number: first + number * step)
+    over = Elements(most - least, lambda k: first + k * step if at is None else at(first + k * step))
     return _DataSteps(tracer, loop, frame, over, (low, high), (least, most), inside, by == -1, parallel)
 
 
@@ -149,6 +152,14 @@ class _DataSteps(Steps):
         what, bound = found[0], found[1] - LEAST + self.done
         learnt = what, bound if what == "least" else bound + 1
         return (learnt,) if _is_tensor(self.ends[what == "most"]) and learnt not in known else ()
+
+    def refuse(self, why: str) -> NoReturn:
+        try:
+            super().refuse(why)
+        except StepByStep as error:
+            if error.says or not self.tracer.counted:
+                raise
+        raise StepByStep(None, why, (COUNTED,))  # loops of known lengths may be more
 
     def has_steps(self) -> bool:
         return self.is_asked and not self.is_nested

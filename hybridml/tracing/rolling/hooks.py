@@ -15,6 +15,7 @@ from hybridml_compiler.graph import ir
 from hybridml_compiler.sizes.dims import bounds, is_dim
 from hybridml_compiler.sizes.steps import is_step
 
+from ..capture.numbers.lengths import elements_of_data
 from ..capture.tracer import Tracer
 from ..specialize.errors import StepByStep
 from ..staging.transforms import Stages
@@ -45,7 +46,13 @@ class Rolling:
 
     def iterator(self, frame: FrameType, value: Any) -> Any:
         """The iterator for a loop over an array; None where Python goes on alone."""
-        of = elements_of(value) if makes_iterator(frame.f_code, frame.f_lasti) else None
+        if not makes_iterator(frame.f_code, frame.f_lasti):
+            return None
+        if (found := elements_of_data(value)) is not None:
+            steps = steps_of_data(self.tracer, frame, (found[0],), at=found[1].__getitem__)
+            if steps is not None:
+                return steps
+        of = elements_of(value)
         return None if of is None else steps_over(self.tracer, frame, of)
 
     def enumerate(self, frame: FrameType, of: Any, start: Any = 0) -> Any:

@@ -237,9 +237,9 @@ class Questions(Joins):
         """Ends the step by which Python leaves the loop."""
         raise NotImplementedError
 
-    def conditions(self) -> Iterator[ir.Node]:
-        """Conditions under which a step comes to what it does now."""
-        answers = [(self.asked[k], self.answers[k]) for k in self.open]
+    def conditions(self, but: int | None = None) -> Iterator[ir.Node]:
+        """Conditions under which a step comes to what it does now, `but` for the answer to one question."""
+        answers = [(self.asked[k], self.answers[k]) for k in self.open if k != but]
         yield from (q if a else ir.apply(_not, [q]) for q, a in answers)
         yield from (ir.apply(_not, [exit.leaves]) for exit in self.exits)
 

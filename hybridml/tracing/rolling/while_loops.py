@@ -143,8 +143,8 @@ class While(RolledLoop):
             self.goes.append(node)
         return np.asarray(not self.early[at])
 
-    def conditions(self) -> Iterator[ir.Node]:
-        yield from super().conditions()
+    def conditions(self, but: int | None = None) -> Iterator[ir.Node]:
+        yield from super().conditions(but)
         yield from (ir.apply(OPS["logical_not"], [go]) for go in self.goes)
 
     def leaves_at(self, position: Position, leaves: ir.Node) -> bool:

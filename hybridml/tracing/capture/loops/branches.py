@@ -40,8 +40,8 @@ def merged(branches: Sequence[Branch[ir.Node]], depth: int = 0) -> list[ir.Node]
     if len(branches) == 1:
         return list(branches[0].values)
     question = branches[0].asked[depth]
-    sides = [merged([b for b in branches if b.answers[depth] is answer], depth + 1) for answer in (True, False)]
-    return joined(question, *sides)
+    yes, no = (merged([b for b in branches if b.answers[depth] is answer], depth + 1) for answer in (True, False))
+    return joined(question, yes, no)
 
 
 def following(answers: Sequence[bool]) -> list[bool] | None:

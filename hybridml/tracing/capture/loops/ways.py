@@ -17,6 +17,7 @@ from hybridml_compiler.aval import Aval
 from hybridml_compiler.dtypes import bool_
 from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.body import body_of
+from hybridml_compiler.graph.updates import carry_position
 from hybridml_compiler.ops.control import LOOP
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.dims import hint, is_dim, same
@@ -26,18 +27,24 @@ Pair = tuple[ir.Node, ir.Node]
 _slice, _update, _where, _broadcast = OPS["slice"], OPS["slice_update"], OPS["where"], OPS["broadcast_to"]
 _reshape = OPS["reshape"]
 _rows, _set_rows = OPS["take"], OPS["scatter_set"]
+_and, _bits, _not = OPS["logical_and"], OPS["bitwise_and"], OPS["logical_not"]
 
 
-def joined(question: ir.Node, yes: Sequence[ir.Node], no: Sequence[ir.Node]) -> list[ir.Node]:
-    """The values after True where the answer is True, else those after False."""
-    return Joined(question, yes, no).nodes()
+def joined(
+    question: ir.Node, yes: Sequence[ir.Node], no: Sequence[ir.Node], around: ir.Node | None = None
+) -> list[ir.Node]:
+    """The values after True where the answer is True, else those after False. `around`: where this is false nobody
+    looks at them, but for arrays that are updated, which are as they were."""
+    return Joined(question, yes, no, around).nodes()
 
 
 class Joined:
     """Pairs of nodes, what they have in common, and how many elements are left to choose."""
 
-    def __init__(self, question: ir.Node, yes: Sequence[ir.Node], no: Sequence[ir.Node]) -> None:
-        self.question = question
+    def __init__(
+        self, question: ir.Node, yes: Sequence[ir.Node], no: Sequence[ir.Node], around: ir.Node | None = None
+    ) -> None:
+        self.question, self.around = question, around
         self.wanted = list(zip(yes, no, strict=True))
         self.bodies: dict[Pair, Joined] = {}  # of loops whose bodies differ
         self.into: dict[Pair, list[Pair]] = {}  # the operands that are chosen instead of a pair
@@ -63,9 +70,10 @@ class Joined:
         a, b = pair
         if a is b:
             return {}
-        size, below = _elements(a, b), _operands(pair)
+        size, below = _elements(self.question, a, b), _operands(pair)
         itself = {pair: size}
-        if not below or a in _history(b) or b in _history(a):
+        first, second, _ = _since(self.question, a, b)
+        if not below or a in second or b in first:
             return itself
         whole, found = 2 * size, self._together(below)
         if a.op is LOOP:
@@ -80,7 +88,7 @@ class Joined:
 
     def _made(self, pair: Pair, operands: list[ir.Node] | None) -> ir.Node:
         if operands is None:
-            return chosen(self.question, *pair)
+            return chosen(self.question, *pair, self.around)
         node = pair[0]
         if pair not in self.bodies:
             return ir.with_inputs(node, tuple(operands))
@@ -129,40 +137,81 @@ def _is_same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def _elements(a: ir.Node, b: ir.Node) -> int:
+def _elements(question: ir.Node, a: ir.Node, b: ir.Node) -> int:
     """The number of elements that are chosen one by one."""
-    first, second, common = _since(*_flat(a, b))
+    first, second, common = _since(question, *_flat(a, b))
     if common is None:
         return hint(a.aval.size)
     updates = [*first[: first.index(common)], *second[: second.index(common)]]
-    return sum(hint(update.inputs[-1].aval.size) for update in updates)
+    return sum(hint(update.inputs[-1].aval.size) for update in updates if update.op is not LOOP)
 
 
-def chosen(question: ir.Node, a: ir.Node, b: ir.Node) -> ir.Node:
+def chosen(question: ir.Node, a: ir.Node, b: ir.Node, around: ir.Node | None = None) -> ir.Node:
     """`a` where the answer is True, else `b`. Updates of one array are chosen slice by slice and row by row, so that it
-    can be updated in place."""
+    can be updated in place; loops that update it have no step where the answer is another one."""
     if a is b:
         return a
     flat = _flat(a, b)
     if flat[0].shape != a.shape:
-        return ir.apply(_reshape, [chosen(question, *flat)], {"shape": a.shape})
-    first, second, common = _since(a, b)
+        return ir.apply(_reshape, [chosen(question, *flat, around)], {"shape": a.shape})
+    first, second, common = _since(question, a, b)
     if common is None:
         return ir.apply(_where, [question, a, b])
     array = common
-    for history, is_first in ((first, True), (second, False)):
+    for history, answer in ((first, True), (second, False)):
         becomes = {common: array}
         for update in reversed(history[: history.index(common)]):
-            *at, value = substituted(update.inputs[1:], becomes)
-            window = dict(update.params)
-            old = ir.apply(_rows if at else _slice, [array, *at], window)
-            if value.shape != old.shape:
-                value = ir.apply(_broadcast, [value], {"shape": old.shape})
-            value = ir.apply(_where, [question, value, old] if is_first else [question, old, value])
-            array = becomes[update] = ir.apply(
-                _set_rows if at else _update, [array, *at, value], window, update.where
-            )  # fmt: skip
+            is_moved = array is not _before(update)
+            if is_moved and update.op is LOOP:
+                return ir.apply(_where, [question, a, b])
+            spared = not is_moved and _spares(update, question, answer)
+            array = becomes[update] = update if spared else _masked(update, array, becomes, question, answer, around)
     return array
+
+
+def _masked(
+    update: ir.Node, array: ir.Node, becomes: Mapping[ir.Node, ir.Node], question: ir.Node, answer: bool,
+    around: ir.Node | None,
+) -> ir.Node:  # fmt: skip
+    """The update of an array, which leaves it as it is where the answer is another one."""
+    *at, value = substituted(update.inputs[1:], becomes)
+    window = dict(update.params)
+    old = ir.apply(_rows if at else _slice, [array, *at], window)
+    if value.shape != old.shape:
+        value = ir.apply(_broadcast, [value], {"shape": old.shape})
+    if around is not None:
+        question = ir.apply(_and, [around, question if answer else ir.apply(_not, [question])])
+    value = ir.apply(_where, [question, value, old] if answer or around is not None else [question, old, value])
+    return ir.apply(_set_rows if at else _update, [array, *at, value], window, update.where)
+
+
+def _spares(update: ir.Node, question: ir.Node, answer: bool) -> bool:
+    """Whether an update leaves its array as it is where the answer is another one: so has a loop that has no step."""
+    if update.op is not LOOP:
+        value = update.inputs[-1]
+        if value.op is not _where:
+            return False
+        taken, _, old = value.inputs
+        is_old = (
+            old.op in (_rows, _slice) and old.inputs == update.inputs[:-1] and _are_equal(old.params, update.params)
+        )
+        return is_old and _implies(taken, question, answer)
+    counted, condition = update.params["counted"], update.params["condition"]
+    if counted:
+        count = update.inputs[0]
+        is_none = count.op is _where and count.inputs[2].value is not None and not count.inputs[2].value.any()
+        return is_none and _implies(count.inputs[0], question, answer)
+    graph = None if condition is None else condition.graph
+    if graph is None or graph.outputs[0] not in graph.inputs:
+        return False
+    return _implies(update.inputs[graph.inputs.index(graph.outputs[0])], question, answer)
+
+
+def _implies(taken: ir.Node, question: ir.Node, answer: bool) -> bool:
+    """Whether a condition is a conjunction with this answer in it."""
+    if taken.op in (_and, _bits):
+        return any(_implies(part, question, answer) for part in taken.inputs)
+    return taken is question if answer else taken.op is _not and taken.inputs[0] is question
 
 
 def _flat(a: ir.Node, b: ir.Node) -> Pair:
@@ -177,20 +226,35 @@ def _in_shape(node: ir.Node, shape: tuple[Any, ...]) -> ir.Node:
     return _whole(ir.apply(_reshape, [node], {"shape": shape}))
 
 
-def _since(a: ir.Node, b: ir.Node) -> tuple[list[ir.Node], list[ir.Node], ir.Node | None]:
+def _since(question: ir.Node, a: ir.Node, b: ir.Node) -> tuple[list[ir.Node], list[ir.Node], ir.Node | None]:
     """The histories of two arrays, and the last array that both were."""
-    first, second = _history(a), _history(b)
+    first, second = _history(a, question, True), _history(b, question, False)
     known = set(second)
     return first, second, next((node for node in first if node in known), None)
 
 
-def _history(node: ir.Node) -> list[ir.Node]:
-    """An array, and what it was before each of its last updates."""
+def _history(node: ir.Node, question: ir.Node, answer: bool) -> list[ir.Node]:
+    """An array, and what it was before each of its last updates: by loops too that have no step where the answer is
+    another one."""
     found = [node := _whole(node)]
-    while node.op is not None and (node.op.is_update or node.op is _set_rows):
-        node = _whole(node.inputs[0])
-        found.append(node)
+    while (before := _before(node)) is not None and (node.op is not LOOP or _spares(node, question, answer)):
+        found.append(node := before)
     return found
+
+
+def _before(node: ir.Node) -> ir.Node | None:
+    """The array that is updated there, or of which a loop only updates elements."""
+    if node.op is None or not (node.op is LOOP or node.op.is_update or node.op is _set_rows):
+        return None
+    if node.op is LOOP:
+        body, k = node.params["body"].graph, node.params["result"]
+        if k >= node.params["carries"]:
+            return None
+        at: ir.Node | None = _whole(body.outputs[k])
+        while at is not None and at is not body.inputs[node.params["consts"] + k]:
+            at = _before(at)
+        return None if at is None else _whole(node.inputs[carry_position(node)])
+    return _whole(node.inputs[0])
 
 
 def _whole(node: ir.Node) -> ir.Node:

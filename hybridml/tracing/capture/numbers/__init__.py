@@ -6,4 +6,5 @@ perhaps.py          tensors that are numbers in some calls, and flags that say s
 results.py          what rows make of numbers, scalars of NumPy's and tensors
 stored_ints.py      ints of data that are written to NumPy arrays
 sliced.py           slices of NumPy arrays whose ends data decides, outside of loops
+lengths.py          lengths of selections by masks, and elements of these
 """

@@ -21,7 +21,7 @@ from ....core.tensor import Tensor
 from ..loops.data_sizes import of_data
 from ..memory import Memory
 from ..program_arrays import ProgramArray, SelectedArray, is_program
-from ..selection import Selection, chosen_by
+from ..selection import Selection, check_counted, chosen_by
 from ..tracer import Tracer
 
 _minimum, _maximum, _where, _astype, _less, _and = (
@@ -60,6 +60,7 @@ class SlicedArray(SelectedArray):
     def _settled(self) -> Memory:
         if type(self) is not ProgramArray:
             of: Cut = self._waits[1]
+            check_counted(self._waits[0])
             self._becomes(of.memory, of.elements())
         return self._memory
 

@@ -14,6 +14,7 @@ lists or other objects differ, and where variables do of which no choice is one:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
+from functools import reduce
 from operator import attrgetter
 from types import FrameType
 from typing import Any
@@ -23,6 +24,7 @@ from hybridml_compiler.aval import Aval
 from hybridml_compiler.dtypes import bool_, float64
 from hybridml_compiler.errors import user_frame
 from hybridml_compiler.graph import ir
+from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.record import record
 from hybridml_compiler.sizes.dims import is_dim
 from hybridml_compiler.walk import postorder
@@ -50,7 +52,7 @@ from .one_sided import answer_of_body
 
 APART = "apart"  # of a loop: its ways do not join
 _MISSING = object()
-_inputs = attrgetter("inputs")
+_inputs, _and = attrgetter("inputs"), OPS["logical_and"]
 MOST_RUNS = 128  # of a step
 
 
@@ -380,7 +382,7 @@ class Joins:
         values = {name: self._choice(name, yes, no) for name in names}
         pairs = [(a, b) for _, a, b in tensors] + [(a, b) for a, b, _ in values.values()]
         postorder([self.asked[n], *(node for pair in pairs for node in pair)], _inputs, self.there)
-        nodes = joined(scalar(self.asked[n]), [a for a, _ in pairs], [b for _, b in pairs])
+        nodes = joined(scalar(self.asked[n]), [a for a, _ in pairs], [b for _, b in pairs], self._around(n))
         region.made.update(postorder(nodes, _inputs, self.there))
         for (t, *_), node in zip(tensors, nodes, strict=False):
             write(t, tracer.wrap(node), "if")
@@ -390,6 +392,11 @@ class Joins:
         self._note_memory(found, yes, no)
         self.forks[n] = NOWHERE
         self.assign(found)
+
+    def _around(self, n: int) -> ir.Node | None:
+        """The answers to other questions with which the steps of loops come to where the ways of this one join."""
+        conditions = [scalar(q) for loop in self.tracer.loops for q in loop.conditions(but=n if loop is self else None)]
+        return reduce(lambda a, b: ir.apply(_and, [a, b]), conditions) if conditions else None
 
     def _both(self, yes: Side, no: Side) -> list[tuple[Tensor, ir.Node, ir.Node]]:
         """The tensors that either side has written to, with the values that they have after each."""

@@ -156,9 +156,10 @@ def _in_lanes(kernel: Kernel, vars_: Iterable[Expr], lanes: int) -> Kernel:
     for var in vars_:
         with suppress(CompileError):
             kernel = vectorize(kernel, var, lanes)
-    (outermost, *_) = kernel.body
-    whole = isinstance(outermost, For) and outermost.kind == "vector"  # threads share whole vectors of it
-    return kernel.rescheduled(lanes=lanes, granule=lanes if whole else 1)
+    match kernel.body:
+        case (For(kind="vector"),):  # threads share whole vectors of it
+            return kernel.rescheduled(lanes=lanes, granule=lanes)
+    return kernel.rescheduled(lanes=lanes, granule=1)
 
 
 def _makes_words(kernel: Kernel) -> bool:
