@@ -32,10 +32,15 @@ def rows_of(tracer: Tracer, source: Input, grad: Any) -> SparseGradient | None:
     """
     if grad is None or type(grad) is SparseGradient:
         return grad
-    found = SparseSum.of(grad._array) if source.order is None and grad._array.aval.device == CPU.type else None
+    return few_rows(tracer, grad, deferred=True) if source.order is None else None
+
+
+def few_rows(tracer: Tracer, grad: Tensor, deferred: bool = False) -> SparseGradient | None:
+    """The rows of a traced gradient that is sums of few; None for others."""
+    found = SparseSum.of(grad._array) if grad._array.aval.device == CPU.type else None
     if found is None:
         return None
-    return SparseGradient(tracer.wrap(found.indices), tracer.wrap(found.values), grad.shape, deferred=True)
+    return SparseGradient(tracer.wrap(found.indices), tracer.wrap(found.values), grad.shape, deferred=deferred)
 
 
 def outputs_of(source: Input, grad: SparseGradient, outputs: list[Tensor]) -> SparseOutput:
