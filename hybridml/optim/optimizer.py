@@ -22,7 +22,7 @@ from ..tracing.python_state.mutation_epoch import attributes_changed
 from .checks import Check, complaint
 from .group import ParameterGroup
 from .parts import held_as
-from .rows import is_sparse, rows_of, update_rows
+from .rows import come_again, is_sparse, rows_of, update_rows
 
 
 class Optimizer:
@@ -103,7 +103,8 @@ class Optimizer:
             with enable_grad():
                 loss = closure()
         with no_grad():
-            if current_interpreter() is None and self._size >= UPDATE and not self._has_sparse():
+            large = current_interpreter() is None and self._size >= UPDATE
+            if large and (not (counts := self._rows()) or come_again(self, counts)):
                 self._compiled_step()(self)
             else:
                 self._update_all()
@@ -131,8 +132,10 @@ class Optimizer:
         kept = [(t, held_as(new, t.dtype)) for t, new in writes]
         commit(kept, [(t, where, held_as(new, t.dtype)) for t, where, new in rows])
 
-    def _has_sparse(self) -> bool:
-        return any(is_sparse(p.grad) for group in self.param_groups for p in group["params"])
+    def _rows(self) -> tuple[int, ...]:
+        """The number of rows of each sparse gradient."""
+        grads = [p.grad for group in self.param_groups for p in group["params"]]
+        return tuple([grad._nnz() for grad in grads if is_sparse(grad)])
 
     def _compiled_step(self) -> Any:
         """`_update_all` as one native call: the same bits as operation by operation, without its temporaries."""

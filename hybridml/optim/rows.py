@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
+
+from hybridml_compiler.compile_policy import MOST, WORTH_ROWS, known_or_made
 
 from .. import arrays as xp
 from ..core.autodiff.sparse import SparseGradient
@@ -20,6 +23,18 @@ from .group import ParameterGroup
 
 def is_sparse(grad: Any) -> bool:
     return type(grad) is SparseGradient
+
+
+_steps_taken: WeakKeyDictionary[Any, dict[tuple[int, ...], int]] = WeakKeyDictionary()
+
+
+def come_again(optimizer: Any, counts: tuple[int, ...]) -> bool:
+    """Whether enough steps of an optimizer have had sparse gradients with these numbers of rows to compile them."""
+    taken = _steps_taken.setdefault(optimizer, {})
+    number = known_or_made(taken, counts, MOST, lambda: 0)
+    if number is not None and number < WORTH_ROWS:
+        taken[counts] += 1
+    return number == WORTH_ROWS
 
 
 def rows_of(grad: Any, lazy: bool) -> SparseGradient | None:

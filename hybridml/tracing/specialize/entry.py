@@ -61,6 +61,7 @@ from ..run.compiled_path import (
 from ..run.program import dense
 from .eager_calls import MANY_SEGMENTS, Patience, Trial, in_time
 from .errors import CheckFailed, Filled, NotGeneralizable, RunEagerly, StepByStep, TraceFailed, Untraceable, refused
+from .held_gradient import form_of
 from .path_tree import Arrays, Path, ValueBranch, build_segment, paths_of, walk
 from .results import each_call_has, finished, keys_of
 from .symbolic_shapes import Sized, decisions
@@ -105,7 +106,7 @@ class Entry:
         self.build = build_segment(backend, {}, None if sized is None else sized.guards)
         # What is guarded, of all paths.
         self.inputs: list[Input] = []
-        self.grads: list[tuple[Input, Input]] = []  # gradients that it reads, and what they are of
+        self.grads: list[Input] = []  # whose gradients it reads, tensors of their shapes
         self.held: dict[int, tuple[Tensor, np.ndarray, bool, bool]] = {}
         self.hooks: list[tuple[Input, tuple[int, ...]]] = []
         # An argument that the program also reaches in another way (a parameter passed in, say) must be that one again.
@@ -115,7 +116,7 @@ class Entry:
         self.recorded: list[Any] = []  # containers that it fills, in whose place traces have a stand-in
         self.placed: list[Tensor] = []  # captured tensors of a device that a path updates
         self.updated: dict[int, Input] = {}
-        self.grad_guards: list[tuple[Input, bool]] = []
+        self.grad_guards: list[tuple[Input, Any]] = []
         self.draws, self.drawn = False, list[Tensor]()  # generators whose states it owns in a call (random_draws.py)
 
     # -- paths
@@ -411,8 +412,8 @@ class Entry:
                 continue
             self.by_node[i.node] = i
             self.inputs.append(i)
-            if i.kind == "grad" and i.owner is not None:
-                self.grads.append((i, i.owner))
+            if i.kind == "grad" and i.owner is not None and i.index < 0:
+                self.grads.append(i.owner)
             if i.kind == "held":
                 self.held[id(i.real)] = (i.real, i.real._array, i.wants, i.recorded)
             if i.leaf is not None and not i.recorded:
@@ -452,8 +453,8 @@ class Entry:
         return stack
 
     def grads_hold(self, leaves: Sequence[Any]) -> bool:
-        """Whether gradients that were None still are, and the others are not."""
-        return all((grad_of(source, leaves) is None) is none for source, none in self.grad_guards)
+        """Whether gradients have the forms that they had: none, a tensor, so many rows."""
+        return all(form_of(grad_of(source, leaves)) == form for source, form in self.grad_guards)
 
     def holds(self, leaves: Sequence[Any]) -> bool:
         """Whether the compiled program is right for this call (the signature has been compared already)."""
@@ -483,10 +484,8 @@ class Entry:
                 return False
         if not are_apart(self.places) or (self.grad_guards and not self.grads_hold(leaves)):
             return False
-        for source, of in self.grads:
-            grad, owner = grad_of(of, leaves), array_of(real_of(of, leaves))
-            if not isinstance(grad, Tensor) or grad.shape != owner.shape or grad.dtype is not source.node.dtype:
-                return False
+        if any(getattr(grad_of(i, leaves), "shape", None) != array_of(real_of(i, leaves)).shape for i in self.grads):
+            return False
         return self.watch.holds()
 
     def overlaps(self, leaves: Sequence[Any]) -> bool:
