@@ -18,7 +18,6 @@ from hybridml_compiler.sizes.dims import is_dim
 from hybridml_compiler.sizes.values import bindings, evaluate, has_dims, substitute
 
 from ...core import aliasing, pytree
-from ...core.autodiff.sparse import SparseGradient
 from ...core.autodiff.tape import is_node
 from ...core.context import grad_is_off, no_grad
 from ...core.device_tensor import wrapped
@@ -398,13 +397,9 @@ def real_of(source: Input, leaves: Sequence[Any]) -> Any:
     if source.kind == "argument":
         return leaves[source.index]
     if source.kind == "grad" and source.owner is not None:
-        grad = grad_of(source.owner, leaves)
+        grad: Any = held_gradient(real_of(source.owner, leaves))
         return grad if source.index < 0 else parts_of_sparse(grad)[source.index]
     return source.real if source.scalar is None else source.scalar.read()
-
-
-def grad_of(source: Input, leaves: Sequence[Any]) -> Tensor | SparseGradient | None:
-    return held_gradient(real_of(source, leaves))
 
 
 def hooks_of(node: Any) -> tuple[int, ...]:

@@ -14,7 +14,9 @@ from .errors import Untraceable
 def held_gradient(t: Tensor) -> Tensor | SparseGradient | None:
     """The gradient that a leaf holds."""
     node = t._node
-    found: Tensor | SparseGradient | None = None if node is None or is_node(node) else shown(node)
+    if node is None or is_node(node):
+        return None
+    found: Tensor | SparseGradient | None = node.grad if type(node.grad) is Tensor else shown(node)
     return found
 
 
