@@ -36,7 +36,7 @@ def with_parts(grad: SparseGradient, add: Callable[[int, Tensor], Tensor]) -> Sp
 
 
 def form_of(grad: Tensor | SparseGradient | None) -> Any:
-    """What a program relies on of a gradient: None, the dtype of a tensor, or the number and the dtypes of its rows."""
+    """Returns what a program relies on of a gradient: None, the dtype of a tensor, or number and dtypes of the rows."""
     if type(grad) is not SparseGradient:
         return None if grad is None else grad.dtype
     rows, values = parts_of(grad)
