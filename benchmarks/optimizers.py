@@ -1,14 +1,16 @@
 """Optimizers beside PyTorch's: steps over the parameters of a ResNet-50, and whole runs of L-BFGS.
 
-``python -m benchmarks.optimizers [names]`` (needs PyTorch) prints the least times of alternating runs. PyTorch's steps
-are its fused ones where it has them and the faster of its loops and lists of tensors elsewhere; ours are eager and
-traced. L-BFGS fits a Gaussian process (200 points, 5 numbers) and a logistic regression (5,000 x 50, 10 classes), ours
-with a traced closure, and has to take the iterations of PyTorch's.
+``python -m benchmarks.optimizers [names]`` (needs PyTorch) prints the least times of alternating runs, about three
+minutes in all; ``--seconds 60`` gives each optimizer a minute. PyTorch's steps are its fused ones where it has them and
+the faster of its loops and lists of tensors elsewhere; ours are eager and traced. L-BFGS fits a Gaussian process (200
+points, 5 numbers) and a logistic regression (5,000 x 50, 10 classes), ours with a traced closure, and has to take the
+iterations of PyTorch's.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
+import functools
 import time
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +22,8 @@ import hybridml as hm
 
 from .measure import PAUSE
 
-ROUNDS = 7
+SECONDS = 7.0  # of rounds, for each optimizer
+ROUNDS = 2, 25  # at least and at most
 FUSED = ("SGD", "Adam", "AdamW", "Adagrad")
 SETTINGS: dict[str, dict[str, Any]] = {
     "SGD": {"momentum": 0.9},
@@ -43,30 +46,40 @@ def resnet50() -> list[tuple[int, ...]]:
     return [*shapes, (1000, 2048), (1000,)]
 
 
-def least(runs: dict[str, Callable[[], Any]]) -> dict[str, float]:
-    """The least milliseconds of each, run in turns; threads of the one before have gone to sleep."""
+@functools.cache
+def arrays_of(shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """A parameter of this shape and its gradient."""
+    rng = np.random.default_rng(0)
+    value, gradient = (rng.standard_normal(shape, np.float32) for _ in range(2))
+    return value * np.float32(0.05), gradient * np.float32(0.01)
+
+
+def least(runs: dict[str, Callable[[], Any]], seconds: float) -> dict[str, float]:
+    """The least milliseconds of each, run in turns for so long; PyTorch's threads are asleep before the next run."""
     found = dict.fromkeys(runs, float("inf"))
-    for _ in range(ROUNDS):
+    end = time.perf_counter() + seconds
+    for k in range(ROUNDS[1]):
+        if k >= ROUNDS[0] and time.perf_counter() > end:
+            break
         for name, run in runs.items():
-            time.sleep(PAUSE)
             start = time.perf_counter()
             run()
             found[name] = min(found[name], 1e3 * (time.perf_counter() - start))
+            time.sleep(PAUSE if name.startswith("torch") else 0)
     return found
 
 
 def steps(name: str) -> dict[str, Callable[[], Any]]:
     """A step of an optimizer over the parameters in each library and style."""
-    rng = np.random.default_rng(0)
     shapes = [shape for shape in resnet50() if name != "Muon" or len(shape) > 1]
     if name == "Muon":  # matrices, as Muon has them: a convolution is one of its outputs
         shapes = [(shape[0], int(np.prod(shape[1:]))) for shape in shapes]
-    arrays = [(rng.standard_normal(shape, np.float32), rng.standard_normal(shape, np.float32)) for shape in shapes]
+    arrays = [arrays_of(shape) for shape in shapes]
 
     def made(lib: Any, **style: Any) -> Any:
-        params = [lib.tensor(value * np.float32(0.05), requires_grad=True) for value, _ in arrays]
+        params = [lib.tensor(value, requires_grad=True) for value, _ in arrays]
         for parameter, (_, gradient) in zip(params, arrays, strict=True):
-            parameter.grad = lib.tensor(gradient * np.float32(0.01))
+            parameter.grad = lib.tensor(gradient)
         return getattr(lib.optim, name)(params, **SETTINGS[name], **style).step
 
     theirs = {"fused": {"fused": True}} if name in FUSED else {"loop": {"foreach": False}, "lists": {"foreach": True}}
@@ -134,14 +147,18 @@ def fit(lib: Any, problem: Callable[[Any], tuple[list[Any], Callable[[], Any]]],
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--seconds", type=float, default=SECONDS)
+    options = parser.parse_args()
     torch.set_num_threads(2)
-    wanted = sys.argv[1:]
+    wanted = options.names
     for name in SETTINGS:
         if not wanted or name in wanted:
             runs = steps(name)
             for run in runs.values():
-                run(), run()
-            times = least(runs)
+                run()
+            times = least(runs, options.seconds)
             theirs = [ms for run, ms in times.items() if run.startswith("torch")]
             quotients = {run: times[run] / min(theirs) for run in ("eager", "traced") if theirs}
             report(name, times, quotients)
@@ -154,7 +171,7 @@ def main() -> None:
             }
             (theirs_, ours, traced) = (run() for run in runs.values())
             assert theirs_[:2] == ours[:2] == traced[:2], (theirs_, ours, traced)
-            times = least(runs)
+            times = least(runs, options.seconds)
             report(f"{problem.__name__}, {ours[0]} iterations", times, {k: times[k] / times["torch"] for k in times})
 
 

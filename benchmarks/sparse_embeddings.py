@@ -33,6 +33,8 @@ CANDIDATES = {
     "SparseAdam, torch": ("torch", "eager", "SparseAdam", True),
     "SparseAdam, hybridml, eager": ("hybridml", "eager", "SparseAdam", True),
     "SparseAdam, hybridml, traced": ("hybridml", "traced", "SparseAdam", True),
+    "lazy Adam, hybridml, eager": ("hybridml", "eager", "lazy", True),
+    "lazy Adam, hybridml, traced": ("hybridml", "traced", "lazy", False),
     "Adam, hybridml, traced": ("hybridml", "traced", "Adam", False),
 }
 
@@ -42,7 +44,8 @@ def measured(framework: str, style: str, optimizer: str, sparse: bool, rows: int
     fm: Any = __import__("torch" if framework == "torch" else "hybridml")
     tensor = fm.from_numpy
     table = fm.nn.Embedding(rows, WIDTH, sparse=sparse)
-    made = getattr(fm.optim, optimizer)(list(table.parameters()), lr=0.1)
+    make, settings = ("Adam", {"lazy": True}) if optimizer == "lazy" else (optimizer, {})
+    made = getattr(fm.optim, make)(list(table.parameters()), lr=0.1, **settings)
     drawn = np.random.default_rng(0).integers(0, rows, (20, BATCH))
     batches = [tensor(i) for i in drawn]
 

@@ -12,7 +12,7 @@ parts.py          complex parameters as pairs of real ones
 formulas.py       formulas of updates, one operation of a trace each
 sgd.py            stochastic gradient descent
 rmsprop.py        RMSprop
-adam.py           Adam and AdamW, and the running means of their relatives
+adam.py           Adam and AdamW, dense and lazy, and the running means of their relatives
 adam_family.py    Adamax, NAdam, RAdam, LAMB
 adagrad.py        Adagrad and Adadelta
 asgd.py           averaged stochastic gradient descent

@@ -22,7 +22,7 @@ from ..tracing.python_state.mutation_epoch import attributes_changed
 from .checks import Check, complaint
 from .group import ParameterGroup
 from .parts import held_as
-from .rows import is_sparse, update_rows
+from .rows import come_again, is_sparse, rows_of, update_rows
 
 
 class Optimizer:
@@ -103,7 +103,8 @@ class Optimizer:
             with enable_grad():
                 loss = closure()
         with no_grad():
-            if current_interpreter() is None and self._size >= UPDATE and not self._has_sparse():
+            large = current_interpreter() is None and self._size >= UPDATE
+            if large and (not (counts := self._rows()) or come_again(self, counts)):
                 self._compiled_step()(self)
             else:
                 self._update_all()
@@ -119,7 +120,8 @@ class Optimizer:
                 self._ensure_state(group)
                 steps = counts + (1 if all(has_grad) else xp.asarray(has_grad, device="cpu"))
                 writes.append((counts, steps))
-                sparse = [k for k, grad in enumerate(grads) if is_sparse(grad)]
+                found = {k: rows_of(grad, group.get("lazy", False)) for k, grad in enumerate(grads)}
+                sparse = {k: grad for k, grad in found.items() if grad is not None}
                 if sparse:
                     if reason := self.refuses_sparse(group):
                         raise GradientError(reason)
@@ -130,8 +132,10 @@ class Optimizer:
         kept = [(t, held_as(new, t.dtype)) for t, new in writes]
         commit(kept, [(t, where, held_as(new, t.dtype)) for t, where, new in rows])
 
-    def _has_sparse(self) -> bool:
-        return any(is_sparse(p.grad) for group in self.param_groups for p in group["params"])
+    def _rows(self) -> tuple[int, ...]:
+        """The number of rows of each sparse gradient."""
+        grads = [p.grad for group in self.param_groups for p in group["params"]]
+        return tuple([grad._nnz() for grad in grads if is_sparse(grad)])
 
     def _compiled_step(self) -> Any:
         """`_update_all` as one native call: the same bits as operation by operation, without its temporaries."""
@@ -305,16 +309,17 @@ def _own(value: Any) -> Any:
     return xp.asarray(value, device="cpu").clone() if hasattr(value, "__array__") else value
 
 
-def full(parameter: Tensor, start: float = 0.0, shape: tuple[int, ...] | None = None) -> Tensor:
-    """A state tensor of `start`, in the parameter's dtype and on its device; of its shape where none is given."""
-    number = complex(start, start) if parameter.dtype.kind == "c" else start
+def full(parameter: Tensor, start: float = 0.0, shape: tuple[int, ...] | None = None, dtype: Any = None) -> Tensor:
+    """A state tensor of `start` on the parameter's device; of its shape and dtype where none are given."""
+    dtype = parameter.dtype if dtype is None else dtype
+    number = complex(start, start) if dtype.kind == "c" else start
     shape = parameter.shape if shape is None else shape
     if type(parameter).home is not None:
-        return xp.full(shape, number, dtype=parameter.dtype, device=parameter.device)
+        return xp.full(shape, number, dtype=dtype, device=parameter.device)
     # From NumPy: also inside a traced function this is memory that outlives the call, in the parameter's order.
     array = parameter._array
     if type(array) is not np.ndarray:
         from ..tracing.specialize.errors import Untraceable
 
         raise Untraceable("an optimizer of tensors that the call itself makes has a state of its own in every call")
-    return adopt(np.full_like(array, number, shape=None if shape == array.shape else shape))
+    return adopt(np.full_like(array, number, dtype, shape=None if shape == array.shape else shape))

@@ -50,6 +50,10 @@ class PerParameter(Optimizer):
         """Value and gradient with weight decay: decoupled it shrinks the parameter and stays out of the gradient."""
         return (value * s.shrink, g) if group.get("decoupled_weight_decay") else (value, g + value * s.weight_decay)
 
+    def found(self, group: ParameterGroup, k: int, steps: Tensor) -> dict[str, Any]:
+        """The state of parameter k as the rule of this step finds it."""
+        return self.state[group["params"][k]]
+
     def update(self, group: ParameterGroup, ready: list[int], steps: Tensor) -> Writes:
         numbers = self.coefficients(group, steps)
         decays = "weight_decay" in group and group.uses("weight_decay")
@@ -68,7 +72,8 @@ class PerParameter(Optimizer):
                 g = -g
             if decays:
                 value, g = self.decayed(group, s, value, g)
-            value, new = self.rule(group, s, value, g, {name: parts(tensor) for name, tensor in held.items()})
+            state = {name: parts(tensor) for name, tensor in self.found(group, k, steps).items()}
+            value, new = self.rule(group, s, value, g, state)
             writes += [(held[name], tensor) for name, tensor in new.items()]
             writes.append((p, value))
         for name, new_vector in self.advanced(group, steps).items():

@@ -6,12 +6,16 @@ rows of the gradient, with the same rows of the state, and the results are writt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
+
+from hybridml_compiler.compile_policy import MOST, WORTH_ROWS, known_or_made
 
 from .. import arrays as xp
 from ..core.autodiff.sparse import SparseGradient
 from ..core.autodiff.tape import Leaf
+from ..core.context import current_interpreter
 from ..core.tensor import Tensor
 from ..nn.parameter import RowWrites, Writes
 from .group import ParameterGroup
@@ -19,6 +23,37 @@ from .group import ParameterGroup
 
 def is_sparse(grad: Any) -> bool:
     return type(grad) is SparseGradient
+
+
+_steps_taken: WeakKeyDictionary[Any, dict[tuple[int, ...], int]] = WeakKeyDictionary()
+
+
+def come_again(optimizer: Any, counts: tuple[int, ...]) -> bool:
+    """Whether enough steps of an optimizer have had sparse gradients with these numbers of rows to compile them."""
+    taken = _steps_taken.setdefault(optimizer, {})
+    number = known_or_made(taken, counts, MOST, lambda: 0)
+    if number is not None and number < WORTH_ROWS:
+        taken[counts] += 1
+    return number == WORTH_ROWS
+
+
+def rows_of(grad: Any, lazy: bool) -> SparseGradient | None:
+    """A sparse gradient; with `lazy` also one that has few rows in the graph of a trace."""
+    if is_sparse(grad):
+        found: SparseGradient = grad
+        return found
+    tracer: Any = current_interpreter()
+    if not lazy or grad is None or type(grad) is not getattr(tracer, "cls", None) or not hasattr(tracer, "wrap"):
+        return None
+    from ..tracing.run.sparse_outputs import few_rows
+
+    return few_rows(tracer, grad)
+
+
+def touched(parameter: Tensor) -> Tensor:
+    """Whether the gradient of each row has an element that is not zero, bool (n, 1, ...)."""
+    nonzero = xp.not_equal(parameter.grad, 0)
+    return xp.any(nonzero, axis=tuple(range(1, parameter.ndim)), keepdims=True) if parameter.ndim > 1 else nonzero
 
 
 class RowsOfGroup:
@@ -41,10 +76,10 @@ class RowsOfGroup:
 
 
 def update_rows(
-    update: Callable[[Any, list[int], Tensor], Writes], group: ParameterGroup, sparse: Sequence[int], steps: Tensor,
-    state: dict[Tensor, dict[str, Any]],
+    update: Callable[[Any, list[int], Tensor], Writes], group: ParameterGroup, sparse: Mapping[int, SparseGradient],
+    steps: Tensor, state: dict[Tensor, dict[str, Any]],
 ) -> RowWrites:  # fmt: skip
-    """The new rows of parameters and their state, where the gradients of the parameters `sparse` are not zero."""
+    """The new rows of parameters and their state, where the gradients `sparse` of these parameters are not zero."""
     targets: dict[int, tuple[Tensor, Tensor]] = {}
     made: list[Any] = [None] * len(group["params"])
 
@@ -54,9 +89,9 @@ def update_rows(
         return found
 
     try:
-        for k in sparse:
+        for k, grad in sparse.items():
             parameter = group["params"][k]
-            rows, sums = parameter.grad.summed()
+            rows, sums = grad.summed()
             small = made[k] = taken(parameter, rows)
             leaf = small._node = Leaf(small.shape, small.dtype)
             leaf.grad = sums

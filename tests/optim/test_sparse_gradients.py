@@ -14,6 +14,7 @@ import hybridml as hm
 from hybridml import functional as F
 from hybridml import nn, optim
 from hybridml.core.autodiff.sparse import SparseGradient
+from hybridml_compiler.compile_policy import WORTH_ROWS
 
 ROWS, WIDTH = 50, 5
 LARGE = 4096  # rows of a table that a traced step updates row by row
@@ -301,19 +302,65 @@ def test_a_scaler_takes_them() -> None:
     assert bits(one.weight) == bits(other.weight)
 
 
-def test_a_sparse_gradient_from_before_a_traced_call_makes_it_eager() -> None:
-    one, other = table(sparse=True), table(sparse=True)
+@pytest.mark.parametrize("make", [optim.SGD, optim.Adagrad, optim.SparseAdam])
+def test_a_traced_call_reads_a_sparse_gradient_from_before_it(make: Any) -> None:
+    found = []
+    for style in STYLES:
+        model = table(sparse=True)
+        opt = make(model.parameters(), lr=0.05)
 
-    def add(model: nn.Embedding, i: hm.Tensor) -> None:
-        (model(i) ** 2).sum().backward()
+        def add(i: hm.Tensor, model: nn.Embedding = model) -> None:
+            (hm.sin(model(i)) ** 2).sum().backward()
 
-    traced = hm.trace(lambda i: add(other, i))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for i in batches():
-            add(one, i)
-            traced(i)
-    assert bits(one.weight.grad.to_dense()) == bits(other.weight.grad.to_dense())
+        def halve(model: nn.Embedding = model) -> None:
+            model.weight.grad.mul_(0.5)
+
+        steps = [add, halve, lambda opt=opt: opt.step(), lambda model=model: model.zero_grad(False)]
+        add, halve, step, zero = [hm.trace(f) if style == "traced" else f for f in steps]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # none of them runs eagerly
+            for k, i in enumerate(batches(count=8)):
+                add(i)
+                held = model.weight.grad
+                if k % 2:
+                    halve(), step()
+                    found.append(bits(held.to_dense()))
+                    zero()
+                    assert model.weight.grad is held and held._nnz() == 0 and held.is_coalesced()
+        found.append(bits(model.weight))
+    assert found[: len(found) // 2] == found[len(found) // 2 :]
+    assert (step.cache_info().compiles, add.cache_info().compiles) == (1, 2 + 1)  # of no gradient, no rows, 12 rows
+
+
+def test_other_numbers_of_rows_are_other_programs() -> None:
+    model, other = table(sparse=True), table(sparse=True)
+    opts = [optim.SparseAdam(m.parameters(), lr=0.1) for m in (model, other)]
+    step = hm.trace(lambda: opts[0].step())
+    for n in (12, 12, 3, 3, 12):
+        for m in (model, other):
+            m.zero_grad()
+            (m(batches()[1][:n]) ** 2).sum().backward()
+        step(), opts[1].step()
+    other.weight.grad = other.weight.grad.coalesce()
+    model.weight.grad = model.weight.grad.coalesce()
+    step(), opts[1].step()
+    assert bits(model.weight) == bits(other.weight)
+    assert step.cache_info().compiles == 3 and "another number of rows" in str(step.retraces)
+
+
+def test_eager_steps_are_compiled_where_they_come_again() -> None:
+    models = [table(LARGE, sparse=True) for _ in range(2)]
+    opts = [optim.SparseAdam(m.parameters(), lr=0.1) for m in models]
+    traced = hm.trace(lambda: opts[1].step())
+    taken = []
+    for i in batches(LARGE, count=WORTH_ROWS + 3):
+        for m in models:
+            m.zero_grad()
+            (m(i) ** 2).sum().backward()
+        opts[0].step(), traced()
+        taken.append(opts[0]._compiled_step().cache_info().compiles)
+    assert taken == [0] * WORTH_ROWS + [1] * 3
+    assert bits(models[0].weight) == bits(models[1].weight)
 
 
 def test_look_ups_in_loops_of_a_graph() -> None:

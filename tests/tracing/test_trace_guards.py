@@ -337,6 +337,24 @@ def test_what_the_code_does_not_name_moves_freely(trace: Any) -> None:
     assert f.cache_info().compiles == 1
 
 
+T = [1.0]
+
+
+def test_a_global_that_is_named_as_an_attribute_moves_freely(trace: Any) -> None:
+    def f(x: hm.Tensor) -> hm.Tensor:
+        return x.T * 2.0
+
+    def g(x: hm.Tensor, *names: str) -> hm.Tensor:
+        return x.T * globals()[names[0]][0]
+
+    fast, by_name = trace(f), trace(g)
+    x = hm.ones((2, 3))
+    fast(x), by_name(x, "T")
+    T[0] = 3.0
+    assert fast(x).tolist() == [[2.0] * 2] * 3 and not fast.retraces
+    assert by_name(x, "T").tolist() == [[3.0] * 2] * 3
+
+
 def test_a_class_gets_an_attribute(trace: Any) -> None:
     class Plain:
         pass

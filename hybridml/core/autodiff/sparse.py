@@ -211,7 +211,11 @@ class SparseGradient:
 
     def zero_(self) -> SparseGradient:
         """Forgets its rows: in place it is zero everywhere."""
-        self._rows, self._row_values, self._coalesced = self._rows[:0], self._row_values[:0], True
+        return self.become(self._with(self._rows[:0], self._row_values[:0], True))
+
+    def become(self, other: SparseGradient) -> SparseGradient:
+        """Takes over the rows of another one, in place."""
+        self._rows, self._row_values, self._coalesced = other._rows, other._row_values, other._coalesced
         return self
 
 

@@ -31,6 +31,7 @@ from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.record import record
 from hybridml_compiler.targets.device import out_of_reach
 
+from ...core.autodiff.sparse import SparseGradient
 from ...core.autodiff.tape import Leaf, is_node
 from ...core.interpreter import Reading, interpret, interpreter_stack
 from ...core.proxies.integer import IntProxy
@@ -40,7 +41,7 @@ from ..python_state.names import Names
 from ..python_state.scalar_source import ScalarSource
 from ..rolling.code_loops import loop_around, unrolled
 from ..specialize.errors import TakesLong, Untraceable, refused
-from ..specialize.held_gradient import held_gradient
+from ..specialize.held_gradient import form_of, held_gradient, parts_of, with_parts
 from ..specialize.symbolic_shapes import Sized
 from .alias_layout import Layouts
 from .loops.one_memory import Marked
@@ -202,7 +203,8 @@ class Tracer:
         self.not_zero: set[ir.Node] = set()  # inputs that numbers are divided by, which Python does by no zero
         self.attributes: dict[tuple[int, str], Any] = {}  # (id of an object, name) -> what is read there
         self.reached: set[int] = set()  # ids of real tensors that the program has met on its own
-        self.grad_guards: list[tuple[Input, bool]] = []  # (input, its .grad was None)
+        self.grad_guards: list[tuple[Input, Any]] = []  # (input, the form of its .grad)
+        self.sparse_grads: list[tuple[Input, SparseGradient, tuple[Tensor, Tensor]]] = []  # with the parts they had
         self.may_fail = False  # there is an index to check so far
         self.checks: dict[ir.Node, None] = {}  # what eager code would have raised for so far, in its order
         self.layouts = Layouts()
@@ -393,11 +395,11 @@ class Tracer:
 
     def _add(self, kind: str, index: int, real: Any, t: Tensor, name: str, owner: Input | None = None) -> Traced:
         order = memory_order(t._array)
-        seen = (
-            self.shapes.get(index, t.shape) if kind == "argument" else t.shape if owner is None else owner.start.shape
-        )
+        seen = t.shape
+        if kind == "argument" or (owner is not None and index < 0):
+            seen = self.shapes.get(index, t.shape) if owner is None else owner.start.shape
         shape = seen if order is None else tuple(seen[k] for k in order)
-        key = (kind, index if kind == "argument" else id(real if owner is None else owner.node), order)
+        key = (kind, index if kind == "argument" else (id(real if owner is None else owner.node), index), order)
         node = start = self._input(key, Aval(shape, t.dtype, device=place_of(t) or CPU), name)
         if order is not None:
             start = ir.apply(OPS["permute_dims"], [node], {"axes": inverse(order)})
@@ -411,13 +413,19 @@ class Tracer:
         self.layouts.source(shadow, t._array)
         return shadow
 
-    def read_grad(self, source: Input) -> Tensor | None:
-        grad = held_gradient(source.real)
-        self.grad_guards.append((source, grad is None))
+    def read_grad(self, source: Input) -> Any:
+        """The gradient that a leaf has before the call: None, a tensor or a sparse gradient."""
+        grad: Any = held_gradient(source.real)
+        name = f"{source.node.name}.grad"
+        self.grad_guards.append((source, form_of(grad)))
+        if type(grad) is SparseGradient:
+            sparse = with_parts(grad, lambda k, t: self._add("grad", k, t, t, name, source))
+            self.sparse_grads.append((source, sparse, parts_of(sparse)))
+            return sparse
         if grad is None:
             return None
         found = self.shadows.get(id(grad))
-        return found if found is not None else self._add("grad", -1, grad, grad, f"{source.node.name}.grad", source)
+        return found if found is not None else self._add("grad", -1, grad, grad, name, source)
 
     def are_around(self, nodes: Sequence[ir.Node]) -> bool:
         """Whether inputs are all numbers from around the function (see python_state/captured_scalars.py), or ints."""

@@ -76,6 +76,8 @@ _LISTING = frozenset(("vars", "__dict__"))
 _BY_STRING = _REFLECTION | {"globals", "__globals__", "eval", "exec", "modules", "import_module"}
 # Code that says one of these can read any environment variable.
 _ENVIRONMENT = frozenset(("environ", "environb", "getenv", "getenvb"))
+_LOAD_GLOBAL = dis.opmap["LOAD_GLOBAL"]  # its argument has one bit more
+_OF_VARIABLES = frozenset(code for name, code in dis.opmap.items() if "GLOBAL" in name or name == "LOAD_NAME")
 _FIELD = re.compile(r"\{[^{}!:]*[.\[][^{}!:]*")  # of a format string, with an attribute or an item
 _NAME = re.compile(r"[^\W\d]\w*")
 
@@ -360,7 +362,7 @@ class Watch:
                 self._add(CellGuard(cell, name))
             except ValueError:  # not assigned yet
                 continue
-        for name in _names(fn.__code__, not names.isdisjoint(_BY_STRING)):
+        for name in _variables(fn.__code__) if names.isdisjoint(_BY_STRING) else names:
             value = fn.__globals__.get(name, ABSENT)
             if value is ABSENT or id(value) in PATCHES or (id(fn.__globals__), name) in self._done:
                 continue
@@ -470,15 +472,28 @@ _CONSTRUCTION = frozenset(("__init__", "__new__", "__init_subclass__", "__repr__
 
 
 @functools.lru_cache(_MOST_CODES)
-def _names(code: types.CodeType, strings: bool = True) -> frozenset[str]:
-    """The names that a code object may look up, nested functions included; `strings` may be given to `getattr`."""
+def _names(code: types.CodeType) -> frozenset[str]:
+    """The names that a code object may look up, nested functions included; a string may be given to `getattr`."""
     names = set(code.co_names)
     for const in code.co_consts:
         if isinstance(const, types.CodeType):
-            names |= _names(const, strings)
-        elif strings and isinstance(const, str):
+            names |= _names(const)
+        elif isinstance(const, str):
             names |= {const} if const.isidentifier() else fields(const)
     return frozenset(names)
+
+
+@functools.lru_cache(_MOST_CODES)
+def _variables(code: types.CodeType) -> frozenset[str]:
+    """The global variables that a code object names, nested functions included: `T` of ``T``, and not of ``x.T``."""
+    found = frozenset[str]().union(*map(_variables, (c for c in code.co_consts if isinstance(c, types.CodeType))))
+    places, extended = set(), 0
+    for operation, argument in zip(code.co_code[::2], code.co_code[1::2], strict=True):
+        argument |= extended
+        extended = argument << 8 if operation == dis.EXTENDED_ARG else 0
+        if operation in _OF_VARIABLES:
+            places.add(argument >> (operation == _LOAD_GLOBAL))
+    return found.union(code.co_names[k] for k in places)
 
 
 @functools.lru_cache(_MOST_CODES)

@@ -18,7 +18,6 @@ from hybridml_compiler.sizes.dims import is_dim
 from hybridml_compiler.sizes.values import bindings, evaluate, has_dims, substitute
 
 from ...core import aliasing, pytree
-from ...core.autodiff.sparse import shown
 from ...core.autodiff.tape import is_node
 from ...core.context import grad_is_off, no_grad
 from ...core.device_tensor import wrapped
@@ -37,11 +36,13 @@ from ..capture.traced_tensor import is_number
 from ..capture.tracer import Input, Tracer
 from ..python_state.mutations import Mutation
 from ..specialize.errors import CheckFailed, StepByStep, Untraceable
+from ..specialize.held_gradient import held_gradient
+from ..specialize.held_gradient import parts_of as parts_of_sparse
 from ..specialize.path_tree import PathEnd
 from .backend import Backend
 from .program import Program, dense
 from .random_draws import Draw, blocks_between
-from .sparse_outputs import SparseOutput, outputs_of, rows_of
+from .sparse_outputs import SparseOutput, outputs_of, rows_of, updated_in_place
 
 _ndarray = np.ndarray
 _LAZY = (Generator, AsyncGenerator, map, filter, zip, enumerate, reversed)
@@ -179,6 +180,9 @@ class CompiledPath(PathEnd):
             if grad is not None:  # in the order of what it is the gradient of: an optimizer reads both side by side
                 outputs.append(grad)
                 orders.append(source.order)
+        for source, sparse in updated_in_place(tracer):
+            self.sparse.append(outputs_of(source, sparse, outputs, in_place=True))
+            orders += [None, None]
         checks = uncovered([o._array for o in outputs], [n for n in tracer.checks if n not in checked])
         reached = set(ir.topological([*(o._array for o in outputs), *checks]))
         self.inputs = [i for i in tracer.inputs if i.kind != "scalar" or i.node in reached]
@@ -395,13 +399,9 @@ def real_of(source: Input, leaves: Sequence[Any]) -> Any:
     if source.kind == "argument":
         return leaves[source.index]
     if source.kind == "grad" and source.owner is not None:
-        return grad_of(source.owner, leaves)
+        grad: Any = held_gradient(real_of(source.owner, leaves))
+        return grad if source.index < 0 else parts_of_sparse(grad)[source.index]
     return source.real if source.scalar is None else source.scalar.read()
-
-
-def grad_of(source: Input, leaves: Sequence[Any]) -> Tensor | None:
-    node = real_of(source, leaves)._node
-    return None if node is None or is_node(node) else shown(node)
 
 
 def hooks_of(node: Any) -> tuple[int, ...]:

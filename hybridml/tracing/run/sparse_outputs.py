@@ -9,20 +9,28 @@ from hybridml_compiler.passes.sparse_updates import SparseSum
 from ...core.autodiff.sparse import SparseGradient
 from ...core.tensor import CPU, Tensor
 from ..capture.tracer import Input, Tracer
+from ..specialize.held_gradient import parts_of
 
 
 class SparseOutput(NamedTuple):
-    """The new `.grad` of an input: output `rows` and output `values`; `deferred`, where it is shown as a tensor."""
+    """The `.grad` of an input after a call: output `rows` and output `values`; `deferred`, where it is shown as a
+    tensor, and `in_place` where it is the one from before the call."""
 
     source: Input
     rows: int
     values: int
     deferred: bool
+    coalesced: bool
+    in_place: bool
 
     def put(self, real: Tensor, rows: Tensor, values: Tensor) -> None:
         """Makes it the gradient of the tensor that the input is in a call."""
         node: Any = real._node
-        node.grad = SparseGradient(rows, values, real.shape, deferred=self.deferred)
+        made = SparseGradient(rows, values, real.shape, self.coalesced, self.deferred)
+        if self.in_place:
+            node.grad.become(made)
+        else:
+            node.grad = made
 
 
 def rows_of(tracer: Tracer, source: Input, grad: Any) -> SparseGradient | None:
@@ -32,13 +40,27 @@ def rows_of(tracer: Tracer, source: Input, grad: Any) -> SparseGradient | None:
     """
     if grad is None or type(grad) is SparseGradient:
         return grad
-    found = SparseSum.of(grad._array) if source.order is None and grad._array.aval.device == CPU.type else None
+    return few_rows(tracer, grad, deferred=True) if source.order is None else None
+
+
+def few_rows(tracer: Tracer, grad: Tensor, deferred: bool = False) -> SparseGradient | None:
+    """The rows of a traced gradient that is sums of few; None for others."""
+    found = SparseSum.of(grad._array) if grad._array.aval.device == CPU.type else None
     if found is None:
         return None
-    return SparseGradient(tracer.wrap(found.indices), tracer.wrap(found.values), grad.shape, deferred=True)
+    return SparseGradient(tracer.wrap(found.indices), tracer.wrap(found.values), grad.shape, deferred=deferred)
 
 
-def outputs_of(source: Input, grad: SparseGradient, outputs: list[Tensor]) -> SparseOutput:
+def updated_in_place(tracer: Tracer) -> list[tuple[Input, SparseGradient]]:
+    """Sparse gradients from before the call that the program updates in place."""
+    changed = [i for i, _ in tracer.grads()]
+    return [
+        (i, grad) for i, grad, parts in tracer.sparse_grads
+        if i not in changed and any(now is not then for now, then in zip(parts_of(grad), parts, strict=True))
+    ]  # fmt: skip
+
+
+def outputs_of(source: Input, grad: SparseGradient, outputs: list[Tensor], in_place: bool = False) -> SparseOutput:
     """Adds the parts of a gradient to the outputs of a program."""
     outputs += [grad._rows, grad._row_values]
-    return SparseOutput(source, len(outputs) - 2, len(outputs) - 1, grad.is_deferred)
+    return SparseOutput(source, len(outputs) - 2, len(outputs) - 1, grad.is_deferred, grad.is_coalesced(), in_place)

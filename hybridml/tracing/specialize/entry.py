@@ -51,7 +51,6 @@ from ..run.backend import INTERPRET, Backend
 from ..run.compiled_path import (
     CompiledPath,
     array_of,
-    grad_of,
     has_kin,
     hooks_of,
     in_host_memory,
@@ -61,6 +60,7 @@ from ..run.compiled_path import (
 from ..run.program import dense
 from .eager_calls import MANY_SEGMENTS, Patience, Trial, in_time
 from .errors import CheckFailed, Filled, NotGeneralizable, RunEagerly, StepByStep, TraceFailed, Untraceable, refused
+from .held_gradient import form_of, held_gradient
 from .path_tree import Arrays, Path, ValueBranch, build_segment, paths_of, walk
 from .results import each_call_has, finished, keys_of
 from .symbolic_shapes import Sized, decisions
@@ -105,7 +105,6 @@ class Entry:
         self.build = build_segment(backend, {}, None if sized is None else sized.guards)
         # What is guarded, of all paths.
         self.inputs: list[Input] = []
-        self.grads: list[tuple[Input, Input]] = []  # gradients that it reads, and what they are of
         self.held: dict[int, tuple[Tensor, np.ndarray, bool, bool]] = {}
         self.hooks: list[tuple[Input, tuple[int, ...]]] = []
         # An argument that the program also reaches in another way (a parameter passed in, say) must be that one again.
@@ -115,7 +114,7 @@ class Entry:
         self.recorded: list[Any] = []  # containers that it fills, in whose place traces have a stand-in
         self.placed: list[Tensor] = []  # captured tensors of a device that a path updates
         self.updated: dict[int, Input] = {}
-        self.grad_guards: list[tuple[Input, bool]] = []
+        self.grad_guards: list[tuple[Input, Any]] = []
         self.draws, self.drawn = False, list[Tensor]()  # generators whose states it owns in a call (random_draws.py)
 
     # -- paths
@@ -411,8 +410,6 @@ class Entry:
                 continue
             self.by_node[i.node] = i
             self.inputs.append(i)
-            if i.kind == "grad" and i.owner is not None:
-                self.grads.append((i, i.owner))
             if i.kind == "held":
                 self.held[id(i.real)] = (i.real, i.real._array, i.wants, i.recorded)
             if i.leaf is not None and not i.recorded:
@@ -452,8 +449,13 @@ class Entry:
         return stack
 
     def grads_hold(self, leaves: Sequence[Any]) -> bool:
-        """Whether gradients that were None still are, and the others are not."""
-        return all((grad_of(source, leaves) is None) is none for source, none in self.grad_guards)
+        """Whether gradients have the forms that they had, and the shapes of what they are of."""
+        for source, form in self.grad_guards:
+            real = real_of(source, leaves)
+            grad = held_gradient(real)
+            if form_of(grad) != form or (grad is not None and grad.shape != real._array.shape):
+                return False
+        return True
 
     def holds(self, leaves: Sequence[Any]) -> bool:
         """Whether the compiled program is right for this call (the signature has been compared already)."""
@@ -483,10 +485,6 @@ class Entry:
                 return False
         if not are_apart(self.places) or (self.grad_guards and not self.grads_hold(leaves)):
             return False
-        for source, of in self.grads:
-            grad, owner = grad_of(of, leaves), array_of(real_of(of, leaves))
-            if not isinstance(grad, Tensor) or grad.shape != owner.shape or grad.dtype is not source.node.dtype:
-                return False
         return self.watch.holds()
 
     def overlaps(self, leaves: Sequence[Any]) -> bool:

@@ -2,19 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from ...core.autodiff.sparse import SparseGradient, shown
 from ...core.autodiff.tape import is_node
-from ...core.tensor import Tensor
+from ...core.tensor import Tensor, like
 from .errors import Untraceable
 
 
-def held_gradient(t: Tensor) -> Tensor | None:
-    """The gradient as a tensor. Raises Untraceable for a sparse one."""
+def held_gradient(t: Tensor) -> Tensor | SparseGradient | None:
+    """The gradient that a leaf holds."""
     node = t._node
-    grad = None if node is None or is_node(node) else shown(node)
-    if type(grad) is SparseGradient:
-        raise Untraceable(
-            "a sparse gradient from before the call is read: drop it with zero_grad() in the traced function, or trace "
-            "backward() and the optimizer's step together"
-        )
-    return grad
+    if node is None or is_node(node):
+        return None
+    found: Tensor | SparseGradient | None = node.grad if type(node.grad) is Tensor else shown(node)
+    return found
+
+
+def parts_of(grad: Any) -> tuple[Tensor, Tensor]:
+    """The rows of a sparse gradient, and the gradient of each."""
+    return grad._rows, grad._row_values
+
+
+def with_parts(grad: SparseGradient, add: Callable[[int, Tensor], Tensor]) -> SparseGradient:
+    """A sparse gradient whose parts are inputs of a program, which `add` makes. Raises Untraceable for a history."""
+    if grad.requires_grad:
+        raise Untraceable("a sparse gradient from before the call has a history; detach() it")
+    # Tensors of its own: others that are captured may be the rows of this call's gradient alone.
+    own = [like(t, t._array, None, t._version) for t in parts_of(grad)]
+    rows, values = [add(k, t) for k, t in enumerate(own)]
+    return SparseGradient(rows, values, grad.shape, grad.is_coalesced())
+
+
+def form_of(grad: Tensor | SparseGradient | None) -> Any:
+    """Returns what a program relies on of a gradient: None, the dtype of a tensor, or number and dtypes of the rows."""
+    if type(grad) is not SparseGradient:
+        return None if grad is None else grad.dtype
+    rows, values = parts_of(grad)
+    return rows.shape, rows.dtype, values.dtype, grad.is_coalesced(), values.requires_grad

@@ -11,6 +11,7 @@ from ..python_state.guards import Watch
 from ..python_state.names import arguments
 from ..run.compiled_path import real_of
 from .entry import Entry
+from .held_gradient import form_of, held_gradient
 from .signature import NumberSpec, Signature, ValueSpec
 
 
@@ -71,10 +72,12 @@ def of_state(entry: Entry, leaves: Sequence[Any]) -> str:
             return f"a captured tensor {array.dtype}{list(array.shape)} -> {t.dtype}{list(t.shape)}"
         if (t._node is not None) is not wants:
             return f"a captured tensor of shape {list(t.shape)} {'no longer requires' if wants else 'requires'} grad"
-    for source, none in entry.grad_guards:
+    for source, form in entry.grad_guards:
         real = leaves[source.index] if source.kind == "argument" else source.real
-        if isinstance(real, Tensor) and (real.grad is None) is not none:
-            return f"the .grad of {source.node.name} is {'set' if none else 'None'}"
+        now = form_of(held_gradient(real)) if isinstance(real, Tensor) else form
+        if now != form:
+            are = "None" if now is None else "set" if form is None else "of another form, or for another number of rows"
+            return f"the .grad of {source.node.name} is {are}"
     return of_python(entry.watch) or "how arguments, captured tensors or their gradients share memory"
 
 
