@@ -255,7 +255,7 @@ def _extreme(name: str, better: Callable[[Any, Any], Any]) -> Any:
         alike = (
             len(dtypes) == len(kinds) == 1
             and all(scalars) == any(scalars)
-            and (not floats or (loop is not None and all(scalars)))
+            and (not floats or loop is not None)
         )
         if not alike or not all(map(_is_number, numbers, repeat(loop is not None), repeat(next(iter(dtypes))))):
             return of_python(*args, **kwargs)
