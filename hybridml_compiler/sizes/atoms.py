@@ -1,4 +1,4 @@
-"""What the polynomials of dims.py are made of: symbols, and quotients that do not divide out."""
+"""Symbols, and quotients that do not divide out: the atoms of the polynomials of dims.py."""
 
 from __future__ import annotations
 
