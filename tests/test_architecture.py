@@ -36,7 +36,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "config": ("record", "errors"),
     "compile_policy": ("config",),
     "dtypes": ("errors", "config"),
-    "sizes": ("record", "errors", "hooks"),
+    "sizes": ("record", "errors", "hooks", "weak"),
     "aval": ("record", "errors", "config", "dtypes", "sizes"),
     "ops": BASE,  # a row lowers to an abstract scalar builder: it knows no IR
     "graph": (*BASE, "ops"),

@@ -192,7 +192,7 @@ class Tensor(TensorMethods):
         size: Any
         if type(count) is Dim:  # a size of its own, as that of a shape may be shared
             size = object.__new__(Dim)
-            size.terms, size.hint, size._hash = count.terms, count.hint, count._hash
+            size.terms, size.hint = count.terms, count.hint
         elif type(count) is int:
             size = Size(count)
         else:

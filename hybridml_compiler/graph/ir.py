@@ -26,8 +26,9 @@ from ..aval import CPU, Aval, together
 from ..once import lazy
 from ..ops.op import Op
 from ..record import record
+from ..sizes.atoms import Symbol
 from ..sizes.collector import collector
-from ..sizes.dims import Dim, Symbol, symbols_of
+from ..sizes.dims import Dim, symbols_of
 from ..sizes.guards import known, structural
 from ..sizes.steps import is_of_steps
 from ..sizes.values import has_dims

@@ -18,7 +18,6 @@ wanted: `hint(n)` is the size at hand, and under `structural()` sizes are equal 
 
 from __future__ import annotations
 
-import math
 import operator
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -29,7 +28,7 @@ import numpy as np
 
 from ..errors import is_internal
 from ..hooks import hooks
-from ..record import record
+from .atoms import Atom, Monomial, Quotient, Symbol, symbol_of
 from .collector import collector, guards_for, structurally
 
 Size: TypeAlias = Any  # an int, or a Dim, which can do all that an int can
@@ -37,63 +36,10 @@ LEAST = 2  # of a symbol: sizes of 0 and 1 have programs of their own
 _FLOATS, _NUMBERS = (float, complex), (int, float, complex)  # of Python, beside which a size is a number
 
 
-@record(eq=False)
-class Symbol:
-    """`most`: its greatest value, of the number of a step of a loop; None where it is the size of an input."""
-
-    name: str
-    hint: int
-    most: Size | None = None
-
-    def __eq__(self, other: object) -> bool:
-        if self is other or not isinstance(other, Symbol):
-            return self is other
-        return (self.name, self.hint) == (other.name, other.hint) and same(self.most, other.most)
-
-    def __hash__(self) -> int:
-        return hash((self.name, self.hint))
-
-    @property
-    def text(self) -> str:
-        """`n=64`, `i0=51<=101`."""
-        return f"{self.name}={self.hint}" + ("" if self.most is None else f"<={self.most}")
-
-    def __str__(self) -> str:
-        return self.name
-
-
-@record(eq=False)
-class Quotient:
-    """`over // by`, or the remainder, of two polynomials where neither is known from their form; `by` is positive."""
-
-    kind: Literal["//", "%"]
-    over: Size
-    by: Size
-
-    @property
-    def hint(self) -> int:
-        return DIVIDE[self.kind](hint(self.over), hint(self.by))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Quotient) and (self is other or str(self) == str(other))
-
-    def __hash__(self) -> int:
-        return hash((self.kind, self.over, self.by))
-
-    def __str__(self) -> str:
-        over, by = (str(x) if str(x).isalnum() else f"({x})" for x in (self.over, self.by))
-        return f"({over}{self.kind}{by})"
-
-
-DIVIDE: dict[str, Callable[[int, int], int]] = {"//": operator.floordiv, "%": operator.mod}
-Atom = Symbol | Quotient
-Monomial = tuple[Atom, ...]  # factors in the order of their text
-
-
 class Dim:
     """Symbolic size. Made by `symbol` and by arithmetic, which gives an int wherever nothing symbolic is left."""
 
-    __slots__ = ("_hash", "hint", "shape", "terms")
+    __slots__ = ("_hash", "_symbols", "hint", "shape", "terms")
 
     @property
     def __class__(self) -> Any:  # `isinstance` looks at it after the type itself: to a user it is an int
@@ -103,7 +49,8 @@ class Dim:
     def __class__(self, cls: type) -> None:
         raise TypeError("the class of a size cannot be assigned")
 
-    _hash: int
+    _hash: int  # this one and the next are unset until they are asked for
+    _symbols: frozenset[Symbol]
     shape: tuple[Any, ...]  # of the tensor of which it is the size, unset on others
     terms: tuple[tuple[Monomial, int], ...]  # factors and coefficient, in the order of their text; () is the constant
     hint: int
@@ -112,22 +59,26 @@ class Dim:
         return self.shape if dim is None else self.shape[dim]
 
     def __add__(self, other: Any) -> Size:
-        if type(other) is not Dim and type(other) is not int:
+        if type(other) is int:
+            return _moved(self, other)
+        if type(other) is not Dim:
             return _real(self) + other if type(other) in _FLOATS else _plain(other, NotImplemented, lambda n: self + n)
-        return _sum(_terms(self), _terms(other))
+        return _sum(_terms(self), other.terms)
 
     __radd__ = __add__
 
     def __neg__(self) -> Size:
-        return _make({m: -c for m, c in self.terms})
+        return _dim(tuple([(m, -c) for m, c in self.terms]), -self.hint)
 
     def __pos__(self) -> Size:
         return self
 
     def __sub__(self, other: Any) -> Size:
-        if type(other) is not Dim and type(other) is not int:
+        if type(other) is int:
+            return _moved(self, -other)
+        if type(other) is not Dim:
             return _real(self) - other if type(other) in _FLOATS else _plain(other, NotImplemented, lambda n: self - n)
-        return _sum(_terms(self), {m: -c for m, c in _terms(other).items()})
+        return _sum(_terms(self), [(m, -c) for m, c in other.terms])
 
     def __rsub__(self, other: Any) -> Size:
         return other - _real(self) if type(other) in _FLOATS else _plain(other, NotImplemented, lambda n: -self + n)
@@ -201,7 +152,13 @@ class Dim:
         return self != 0
 
     def __hash__(self) -> int:  # a user's dict has the number as its key
-        return hash(number(self)) if _asked_by_user(self) else self._hash
+        if _asked_by_user(self):
+            return hash(number(self))
+        try:
+            return self._hash
+        except AttributeError:  # -1 and -2 have one hash
+            self._hash = found = hash(("dim", *((m, c, c < 0) if c != -1 else (m,) for m, c in self.terms)))
+            return found
 
     # ---- a number is asked for
 
@@ -266,34 +223,53 @@ def _real_divisor(size: Any) -> Any:
 
 def symbol(name: str, size: int, most: Size | None = None) -> Dim:
     """A symbol whose hint is `size`; with `most`, the number of a step of a loop (see steps.py)."""
-    made = _make({(Symbol(name, size, most),): 1})
+    made = _make({(symbol_of(name, size, most),): 1})
     assert type(made) is Dim and size >= LEAST, (name, size)
     return made
 
 
-def _make(terms: Mapping[Monomial, int]) -> Size:
-    kept = {m: c for m, c in terms.items() if c}
-    if not kept:
-        return 0
-    if len(kept) == 1 and () in kept:
-        return kept[()]
+def _dim(terms: tuple[tuple[Monomial, int], ...], hint: int) -> Dim:
     dim = Dim()
-    dim.terms = tuple(sorted(kept.items(), key=_term_order))
-    dim.hint = sum(c * math.prod(a.hint for a in m) for m, c in dim.terms)
-    dim._hash = hash(("dim", *((m, c, c < 0) if c != -1 else (m,) for m, c in dim.terms)))  # -1 and -2 have one hash
+    dim.terms, dim.hint = terms, hint
     return dim
 
 
+def _make(terms: Mapping[Monomial, int]) -> Size:
+    kept = [term for term in terms.items() if term[1]]
+    if len(kept) < 2:
+        if not kept:
+            return 0
+        if not kept[0][0]:
+            return kept[0][1]
+    else:
+        kept.sort(key=_term_order)
+    hint = 0
+    for monomial, product in kept:
+        for atom in monomial:
+            product *= atom.hint
+        hint += product
+    return _dim(tuple(kept), hint)
+
+
 def _term_order(term: tuple[Monomial, int]) -> tuple[int, list[str]]:
-    return -len(term[0]), [str(a) for a in term[0]]
+    return -len(term[0]), [a.name if type(a) is Symbol else str(a) for a in term[0]]
+
+
+def _moved(size: Dim, by: int) -> Dim:
+    """The size plus a number, which is its last term."""
+    *others, (monomial, constant) = size.terms
+    if monomial:
+        others, constant = [*size.terms], 0
+    constant += by
+    return _dim((*others, ((), constant)) if constant else tuple(others), size.hint + by)
 
 
 def _terms(size: Size) -> dict[Monomial, int]:
     return dict(_make_terms(size))
 
 
-def _sum(a: dict[Monomial, int], b: Mapping[Monomial, int]) -> Size:
-    for m, c in b.items():
+def _sum(a: dict[Monomial, int], b: Iterable[tuple[Monomial, int]]) -> Size:
+    for m, c in b:
         a[m] = a.get(m, 0) + c
     return _make(a)
 
@@ -408,18 +384,24 @@ def is_symbolic(sizes: Iterable[Any]) -> bool:
 def symbols_of(*sizes: Any) -> set[Symbol]:
     """The symbols in sizes, and in tuples of sizes."""
     found: set[Symbol] = set()
-    stack: list[Any] = list(sizes)
-    while stack:
-        size = stack.pop()
+    for size in sizes:
         if type(size) is Dim:
-            stack.extend(a for m, _ in size.terms for a in m)
-        elif isinstance(size, Symbol):
-            found.add(size)
-        elif isinstance(size, Quotient):
-            stack += [size.over, size.by]
+            found |= _symbols_in(size)
         elif type(size) is tuple:
-            stack += size
+            found |= symbols_of(*size)
     return found
+
+
+def _symbols_in(size: Dim) -> frozenset[Symbol]:
+    try:
+        return size._symbols
+    except AttributeError:
+        found: set[Symbol] = set()
+        for monomial, _ in size.terms:
+            for atom in monomial:
+                found |= {atom} if isinstance(atom, Symbol) else symbols_of(atom.over, atom.by)
+        size._symbols = frozenset(found)
+        return size._symbols
 
 
 def steps_of(*sizes: Any) -> set[Symbol]:

@@ -10,8 +10,9 @@ from typing import Any, Literal
 
 from ..errors import user_location
 from ..record import record
+from .atoms import Symbol
 from .collector import collector, structurally
-from .dims import LEAST, Dim, Size, Symbol, bounds, number, steps_of, symbols_of
+from .dims import LEAST, Dim, Size, bounds, number, steps_of, symbols_of
 
 
 @record

@@ -13,14 +13,11 @@ from typing import Any, Literal
 
 from ..errors import TraceError, is_internal
 from ..hooks import hooks
+from .atoms import Atom, Monomial, Quotient, Symbol
 from .dims import (
     LEAST,
-    Atom,
     Dim,
-    Monomial,
-    Quotient,
     Size,
-    Symbol,
     _divided,
     _least,
     _make,

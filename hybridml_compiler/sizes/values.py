@@ -9,7 +9,8 @@ from functools import cache
 from typing import Any
 
 from ..errors import ArgumentError
-from .dims import DIVIDE, Dim, Size, Symbol, hint
+from .atoms import DIVIDE, Symbol
+from .dims import Dim, Size, hint
 
 # ---------------------------------------------------------------- symbols by number
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
 import math
-from collections.abc import Iterator
+import pickle
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -11,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hybridml_compiler.errors import ArgumentError, TraceError
-from hybridml_compiler.sizes.dims import Dim, bounds, hint, is_dim, same, symbol
+from hybridml_compiler.sizes.dims import Dim, _make, bounds, hint, is_dim, same, symbol, symbols_of
 from hybridml_compiler.sizes.guards import Guards, collecting, structural
 from hybridml_compiler.sizes.values import check_of, evaluate, function_of, name_of, number_of, parse
 
@@ -39,6 +42,23 @@ def test_arithmetic_gives_one_form_and_numbers_where_nothing_is_left() -> None:
     assert str(divmod(7 * N + 3, 2)[0]) == "((n+1)//2)+3*n+1"
     assert str(np.int64(3) * N) == "3*n" and same(math.prod((N, M, 2)), 2 * N * M) and same(sum([N, M]), N + M)
     assert hash(N * 2) == hash(N + N) and {N * 2: 1}[N + N] == 1
+
+
+@pytest.mark.parametrize("by", [-3, -2, -1, 0, 1, 2])
+def test_short_ways_have_the_form_of_the_long_one(by: int) -> None:
+    sizes: list[Dim] = [N, 2 * N - 1, N * M + 3 * M - 1, -N - 2, (N + 1) // 3 - M, symbol("i0", 5, N - 1) + 1]
+    for size, sign in itertools.product(sizes, (1, -1)):
+        found, wanted = size + by if sign == 1 else by - size, {m: sign * c for m, c in size.terms}
+        long = _make(wanted | {(): wanted.get((), 0) + by})
+        with structural():  # the hash of the form
+            assert (found.terms, found.hint, hash(found)) == (long.terms, long.hint, hash(long))
+
+
+@pytest.mark.parametrize("make", [copy.deepcopy, lambda size: pickle.loads(pickle.dumps(size))])
+def test_equal_symbols_are_one_object(make: Callable[[Dim], Dim]) -> None:
+    size = symbol("i0", 5, N * 3 - 1) * M
+    assert symbols_of(make(size)) == symbols_of(size) == {*size.terms[0][0]} and same(make(size), size)
+    assert symbols_of(symbol("n", 64)) == symbols_of(N) != symbols_of(symbol("n", 65))
 
 
 def test_it_passes_for_an_int() -> None:

@@ -146,6 +146,24 @@ def test_they_are_one_loop(program: Callable[[Any], Any], n: int) -> None:
     assert len(traced.ir.splitlines()) < 160  # no step by itself
 
 
+def test_largest_of_floats_and_elements_is_no_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    def program(x: Any) -> Any:
+        h = np.zeros((len(x), 3))
+        for i in range(1, len(x)):
+            h[i, 2] = x[i]
+            h[i, 0] = max(0.0, h[i - 1, 0] + 1.0, h[i - 1, 1] - 1.5, h[i, 2] * 2.0)
+            h[i, 1] = min(h[i, 0], h[i - 1, 1] - 0.5, 2.0)
+        return h
+
+    asked, answer = [], hm.Tensor.__bool__
+    traced, x = hm.trace(program), of_normal(20)(0)
+    with monkeypatch.context() as patch:
+        patch.setattr(hm.Tensor, "__bool__", lambda t: asked.append(t) or answer(t))
+        found = traced(x)
+    assert_same(program(x), found)
+    assert not asked and " loop(" in traced.ir
+
+
 def test_updates_of_one_element_are_one_after_the_other() -> None:
     traced = hm.trace(four_that_update)
     traced(of_normal(40)(0))

@@ -253,11 +253,7 @@ def _extreme(name: str, better: Callable[[Any, Any], Any]) -> Any:
         kinds = {is_element(number) for _, number in given}  # one of a tensor and a NumPy scalar is either
         loop: Any = tracer.loops[-1] if tracer.loops else None
         floats = any(type(a) is float for a in args)
-        alike = (
-            len(dtypes) == len(kinds) == 1
-            and all(scalars) == any(scalars)
-            and (not floats or (loop is not None and all(scalars)))
-        )
+        alike = len(dtypes) == len(kinds) == 1 and all(scalars) == any(scalars) and (not floats or loop is not None)
         if not alike or not all(map(_is_number, numbers, repeat(loop is not None), repeat(next(iter(dtypes))))):
             return of_python(*args, **kwargs)
         tracer.is_alike = True

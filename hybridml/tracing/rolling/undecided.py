@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from hybridml_compiler.hooks import hooks
-from hybridml_compiler.sizes.dims import LEAST, Quotient, is_dim, provable
+from hybridml_compiler.sizes.atoms import Quotient
+from hybridml_compiler.sizes.dims import LEAST, is_dim, provable
 from hybridml_compiler.sizes.steps import Undecided, replaced
 
 from ..capture.tracer import top_tracer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import ModuleType
 
 from ...aval import Aval
 from ...errors import CompileError
@@ -14,9 +15,10 @@ from ...schedule.launch import Copy, Plan
 from ...sizes.dims import hint
 from ...sizes.guards import collecting, structural
 from ..base import Stage
+from .llvm.callee import Callee
 from .llvm.modules import Module, PlanModules, modules_of
 from .program import STEP, Loaded, StoredProgram, imports, named_in
-from .runtime import allocation, jit, threads
+from .runtime import allocation, jit, polling, scratch, threads
 from .runtime.linking import loader
 from .runtime.linking.loader import Library
 from .runtime.spans import Recorder
@@ -30,6 +32,11 @@ def _may_be_in_place(spec: KernelSpec) -> bool:
     return may_fit(spec) if isinstance(spec, Kernel) else isinstance(spec, Control) and is_of_elements(spec)
 
 
+def _shared(callee: Callee) -> tuple[ModuleType, ...]:
+    """The parts of all programs that linking will want, and finds in the cache."""
+    return (scratch, polling, threads) if callee.parallel else (scratch, polling) if callee.is_long else ()
+
+
 class Code:
     """Made by `begin` for each launch, and by `finish`, inside of `compiling`; its texts can be had without that."""
 
@@ -38,7 +45,7 @@ class Code:
         self._begun: dict[str, bool] = {}  # modules by symbol: whether their code was in the cache
         self._modules: list[Module] | None = None
         self._compilation: jit.Compilation | None = None
-        self._wants_pool = True
+        self._shared: set[str] = set()  # names of those that are begun with
 
     @contextmanager
     def compiling(self) -> Iterator[None]:
@@ -57,14 +64,14 @@ class Code:
         if self._compilation is None:
             return
         with self._stage("codegen"):
-            # Linking wants the pool, and finds its code in the cache.
-            if self._wants_pool and self._specs.callee(spec).parallel:
-                self._compilation.add(threads.source())
-                self._wants_pool = False
             for module in modules:
                 if module.symbol not in self._begun:
                     name = self._compilation.add(module.code)
                     self._begun[module.symbol] = isinstance(self._compilation.made[name], bytes)
+            for part in _shared(self._specs.callee(spec)):
+                if part.__name__ not in self._shared:
+                    self._shared.add(part.__name__)
+                    self._compilation.add(part.source())
 
     def modules(self, plan: Plan, *, timed: bool = False) -> list[Module]:
         """One of every distinct kernel, then that of the step that launches them."""

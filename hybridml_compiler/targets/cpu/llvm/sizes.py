@@ -7,7 +7,8 @@ from copy import copy
 from typing import Any
 
 from .... import dtypes
-from ....sizes.dims import Dim, Size, Symbol, is_dim, steps_of, symbols_of
+from ....sizes.atoms import Symbol
+from ....sizes.dims import Dim, Size, is_dim, steps_of, symbols_of
 from ....sizes.values import number_of
 from . import ir
 from .types import I64, constant

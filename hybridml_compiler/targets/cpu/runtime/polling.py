@@ -24,10 +24,9 @@ def symbols() -> dict[str, int]:
     return {name: _library().address(name) for name in (BEGIN, POLL)}
 
 
-@once
-def _library() -> loader.Library:
-    time = {NOW: address} if (address := (clock() or {}).get(NOW)) else {}
-    imports = {**time, LOOK: host_callback.look(), SCRATCH: scratch.symbols()[SCRATCH]}
+def source() -> jit.Source:
+    """The module, for those who compile others at the same time: once per machine."""
+    time = _time()
 
     def emit() -> str:
         from hybridml_compiler.targets.cpu.runtime import polling_ir
@@ -35,5 +34,14 @@ def _library() -> loader.Library:
         return polling_ir.text(has_clock=bool(time))
 
     emitters = ("targets.cpu.runtime.polling*", "targets.cpu.runtime.thread_block", "targets.cpu.runtime.spans")
-    source = jit.emitted_source(f"polling {bool(time)}", emit, *emitters, opt=jit.RARELY_CALLED)
-    return loader.load([jit.compile_source(source)], imports, (BEGIN, POLL))
+    return jit.emitted_source(f"polling {bool(time)}", emit, *emitters, opt=jit.RARELY_CALLED)
+
+
+def _time() -> dict[str, int]:
+    return {NOW: address} if (address := (clock() or {}).get(NOW)) else {}
+
+
+@once
+def _library() -> loader.Library:
+    imports = {**_time(), LOOK: host_callback.look(), SCRATCH: scratch.symbols()[SCRATCH]}
+    return loader.load([jit.compile_source(source())], imports, (BEGIN, POLL))

@@ -49,6 +49,18 @@ def _ready() -> Any:
     return ctypes.CFUNCTYPE(ctypes.c_int64)(symbols()[READY])
 
 
+def source() -> jit.Source:
+    """The module, for those who compile others at the same time: once per machine."""
+
+    def emit() -> str:
+        from hybridml_compiler.targets.cpu.runtime import scratch_ir
+
+        return scratch_ir.text(_GET, _SET, _ZERO, THREAD_BYTES)
+
+    emitters = ("targets.cpu.runtime.scratch*", "targets.cpu.runtime.thread_block")
+    return jit.emitted_source("scratch", emit, *emitters, opt=jit.RARELY_CALLED)
+
+
 @once
 def _library() -> loader.Library:
     """The code, and the memory of the key, which both live as long as the process: threads may end after all else."""
@@ -65,12 +77,4 @@ def _library() -> loader.Library:
     imports = {name: loader.address_of(getattr(libc, name)) for name in ("malloc", "free")}
     imports |= {name: loader.address_of(getattr(threads, name)) for name in (_GET, _SET)}
     imports["hml_scratch_key"] = ctypes.addressof(key)
-
-    def emit() -> str:
-        from hybridml_compiler.targets.cpu.runtime import scratch_ir
-
-        return scratch_ir.text(_GET, _SET, _ZERO, THREAD_BYTES)
-
-    emitters = ("targets.cpu.runtime.scratch*", "targets.cpu.runtime.thread_block")
-    source = jit.emitted_source("scratch", emit, *emitters, opt=jit.RARELY_CALLED)
-    return loader.load([jit.compile_source(source)], imports, (SCRATCH, READY), keep=[key])
+    return loader.load([jit.compile_source(source())], imports, (SCRATCH, READY), keep=[key])
