@@ -37,6 +37,7 @@ _ROWS: dict[str, tuple[str | None, str, float | None]] = {
     "min": ("minimum", "scatter_min", None),
     "max": ("maximum", "scatter_max", None),
 }
+OF_UFUNC = {row: how for how, (row, _, _) in _ROWS.items() if row is not None}  # as in `np.maximum.at`
 
 
 @placed

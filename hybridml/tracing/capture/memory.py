@@ -28,6 +28,7 @@ from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
 from .numbers.stored_ints import is_of_data
+from .selection import Selection
 from .traced_tensor import Traced
 from .tracer import Tracer, top_tracer
 
@@ -161,6 +162,7 @@ class SelectedMemory:
 def check_written(tracer: Tracer, t: Tensor, is_element: Callable[[], bool]) -> None:
     """Raises the error of a tensor that requires grad and is written to an array. In a step of a loop that is captured
     every value has a history, and the loop looks at its ends."""
+    t = t._shown() if issubclass(type(t), Selection) else t  # whose elements nobody has to see
     if tracer.loops and is_lost(t):
         tracer.loops[-1].into_arrays.append(t._node)
     elif is_lost(t):

@@ -23,12 +23,13 @@ from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.dims import Dim, is_dim, steps_of
 from hybridml_compiler.sizes.steps import Undecided
 
+from ...arrays.indexing.at import OF_UFUNC, updated
 from ...core.proxies.base import NumberProxy, concrete_value, is_array
 from ...core.proxies.complex import ComplexProxy
 from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
-from .memory import cast, is_element, literal
+from .memory import cast, check_written, is_element, literal
 from .numbers.stored_ints import of_size
 from .program_arrays import (
     ProgramArray,
@@ -37,9 +38,11 @@ from .program_arrays import (
     asked,
     found_in,
     given_back,
+    has_tensor,
     is_program,
     operand,
     plain,
+    traced_key,
     value_of,
     waits,
 )
@@ -98,6 +101,10 @@ OF_STEPS = _SUMS | _ANSWERS | _named("concatenate repeat roll tile where")
 def of_ufunc(tracer: Tracer, ufunc: np.ufunc, call: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A ufunc, or a method of one, of operands without tensors."""
     out = kwargs.get("out")
+    if call == "at" and type(inputs[0]) is ProgramArray and any(map(has_tensor, inputs)):
+        if not _updated(tracer, ufunc, *inputs):
+            _settled(tracer, ufunc.at, inputs, kwargs)
+        return None
     given = list(found_in([*inputs, *(out or ())]))
     if not any(x._memory.is_traced for x in given) and not any(map(_is_number, inputs)):
         return _by_numpy(tracer, getattr(ufunc, call), inputs, kwargs)
@@ -134,6 +141,25 @@ def _computed(tracer: Tracer, ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Tenso
     tracer.may_be_slower |= bool(tracer.loops)
     result: Tensor = row.fn(*operands, name=name)
     return result
+
+
+def _updated(tracer: Tracer, ufunc: np.ufunc, x: ProgramArray, key: Any, *values: Any) -> bool:
+    """Whether `np.add.at(x, key, value)` and its like are an update of the program's: in x's own dtype."""
+    how = OF_UFUNC.get(ufunc.__name__)
+    if how is None or len(values) != 1:
+        return False
+    (value,) = values
+    if issubclass(type(value), Tensor):
+        check_written(tracer, value, lambda: False)
+    kind = value.dtype if issubclass(type(value), Tensor) else _type(value)
+    if set(_attempt(lambda: ufunc.resolve_dtypes((x.dtype, kind, None))) or ()) != {x.dtype}:
+        return False
+    t, places = _cast_operand(tracer, value, x.dtype), traced_key(tracer, key, x._array)
+    result = None if t is None else _attempt(lambda: updated(x._value(), places, how, t))
+    if result is None or not x._memory.becomes_traced():
+        return False
+    x._store(result)
+    return True
 
 
 def _is_number(x: Any) -> bool:
@@ -420,6 +446,10 @@ def _with_scalars(tracer: Tracer, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple([value_of(tracer, x, scalar=True) if issubclass(type(x), Tensor) else x for x in inputs])
 
 
+def _by_rule(self: ProgramValue, ufunc: Any, call: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return of_ufunc(self._memory.tracer, ufunc, call, inputs, kwargs)
+
+
 def _of_function(self: ProgramValue, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
     if any(issubclass(kind, Tensor) for kind in types):
         return NotImplemented
@@ -428,5 +458,6 @@ def _of_function(self: ProgramValue, func: Any, types: Any, args: Any, kwargs: A
 
 for _name, _method in {
     "__array_ufunc__": _of_ufunc, "__array_function__": _of_function, "__getattr__": of_attribute,
+    "_by_numpy": _by_rule,
 }.items():  # fmt: skip
     setattr(ProgramValue, _name, _method)

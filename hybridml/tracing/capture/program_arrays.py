@@ -191,7 +191,7 @@ class ProgramArray(ProgramValue):
             return value_of(memory.tracer, memory.view(self._array[_keep_array(plain(key))]), scalar=True)
         if not (memory.is_traced or has_tensor(key)):
             return given_back(memory.tracer, self._array[plain(key)], (self,))
-        key, is_element = _traced_key(memory.tracer, key, self._array), _is_element(key, self.ndim)
+        key, is_element = traced_key(memory.tracer, key, self._array), _is_element(key, self.ndim)
         found = element_at(memory.tracer, self._value(), key) if is_element else self._value()[key]
         return value_of(memory.tracer, found, scalar=is_element)
 
@@ -213,7 +213,7 @@ class ProgramArray(ProgramValue):
             self._put(self._array[_keep_array(plain(key))], stored)
         else:
             whole = self._value()
-            whole[_traced_key(memory.tracer, key, self._array)] = cast(stored, self.dtype)
+            whole[traced_key(memory.tracer, key, self._array)] = cast(stored, self.dtype)
             if getattr(whole, "_view", None) is None and whole is not memory.tensor:
                 memory.write(self._array, whole)
 
@@ -493,7 +493,7 @@ def _is_element(key: Any, ndim: int) -> bool:
     return len(parts) == ndim and all(is_dim(k) or not (isinstance(k, others) or np.ndim(k)) for k in parts)
 
 
-def _traced_key(tracer: Tracer, key: Any, array: np.ndarray) -> Any:
+def traced_key(tracer: Tracer, key: Any, array: np.ndarray) -> Any:
     """A key of tensors, with literals in the places of arrays; NumPy's error for one that does not fit."""
     if not has_tensor(key):
         array[plain(key)]

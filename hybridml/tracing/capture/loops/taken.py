@@ -26,6 +26,8 @@ def raises_in_vain(op: Op) -> bool:
 
 def where_taken(tracer: Any, op: Op, operands: Sequence[Tensor], params: Mapping[str, Any]) -> Sequence[Tensor]:
     """The operands of such a row, with others for which it raises nothing where the steps of loops go another way."""
+    if op.name == "python_power" and _is_whole(operands[1]._array):
+        return operands  # too large at worst: then Python makes the call
     if op.name in _OF_PYTHON:
         other = 0 if params.get("name") == "atanh" else 1
         x = operands[0]
@@ -34,6 +36,10 @@ def where_taken(tracer: Any, op: Op, operands: Sequence[Tensor], params: Mapping
     return [
         or_other(tracer, t, 0) if name == "indices" else t for t, name in zip(operands, op.inputs, strict=True)
     ]  # fmt: skip
+
+
+def _is_whole(exponent: ir.Node) -> bool:
+    return exponent.is_constant and float(exponent.value) >= 0 and float(exponent.value).is_integer()
 
 
 def or_other(tracer: Any, t: Tensor, other: int) -> Tensor:
