@@ -22,7 +22,9 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.errors import DTypeError
 from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.sizes.steps import is_step
 
+from ...arrays.creation import asarray
 from ...core.autodiff.lost_histories import is_lost, raise_written
 from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
@@ -173,7 +175,17 @@ def with_indices(key: Any) -> Any:
     """The key of an array with tensors in the places of ints that data decides."""
     if type(key) is tuple:
         return tuple(map(with_indices, key))
+    if type(key) is list:
+        places = [k if (t := _index_of(k)) is None else t for k in key]
+        return asarray(places) if any(issubclass(type(k), Tensor) or is_step(k) for k in places) else key
     return key.as_index() if is_of_data(key) else key
+
+
+def _index_of(place: Any) -> Tensor | None:
+    """The tensor of an int that data decides, one of the program's arrays too."""
+    known = type(place) is IntProxy and not is_of_data(place)
+    found: Tensor | None = place.as_index() if hasattr(type(place), "as_index") and not known else None
+    return found
 
 
 def as_int(tracer: Tracer, place: Any) -> Any:

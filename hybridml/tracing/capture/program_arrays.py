@@ -356,6 +356,11 @@ def waits(value: Any) -> bool:
     return issubclass(kind, SelectedArray) or (issubclass(kind, Selection) and value.of is not None)
 
 
+def is_over(x: ProgramValue) -> bool:
+    """Whether elements wait that a region of the trace has chosen, a step of a loop, which has ended."""
+    return issubclass(type(x), SelectedArray) and x._selection.frame is not next(reversed(x._waits[0].frames), None)
+
+
 def plain(value: Any) -> Any:
     """A value with NumPy's arrays in the places of stand-ins, in lists, tuples, slices and dicts, too."""
     kind = type(value)

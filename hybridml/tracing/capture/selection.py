@@ -21,7 +21,7 @@ from weakref import ref
 import numpy as np
 
 from hybridml_compiler.aval import Aval
-from hybridml_compiler.dtypes import bool_
+from hybridml_compiler.dtypes import bool_, int64
 from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.shapes import axes_tuple, broadcast, reduced
@@ -36,7 +36,9 @@ from ...core.tensor import Tensor, place_of
 from .traced_tensor import Traced
 
 _slots: dict[str, Any] = {name: Tensor.__dict__[name] for name in ("_array", "_node")}
-_where, _reshape, _any, _and, _some = (OPS[name] for name in ("where", "reshape", "any", "logical_and", "some"))
+_where, _reshape, _any, _and, _some, _sum = (
+    OPS[name] for name in ("where", "reshape", "any", "logical_and", "some", "sum")
+)
 _WHOLE = slice(None)
 _BASIC = (int, slice, type(None))
 _REFUSALS = (ArgumentError, DTypeError, ShapeError)  # whose words are about the elements
@@ -254,6 +256,15 @@ def selected(
 def chosen_by(tracer: Any, array: Tensor, mask: Tensor, make: Callable[[], Tensor]) -> Selection:
     """The selection of rows that an array has now, of which `make` gives the elements."""
     return _waiting(Chosen(tracer, _present(tracer, array), mask, 0, make, False))
+
+
+def count_of(t: Selection) -> Tensor | None:
+    """The number of rows that wait, an int64 of the program; None where they have been asked for."""
+    of = t.of
+    if of is None or of.lead or current_interpreter() is not of.tracer:
+        return None
+    found: Tensor = _sum.fn(of.mask, dtype=int64)
+    return found
 
 
 def _check_same(tracer: Any, mask: Tensor) -> None:

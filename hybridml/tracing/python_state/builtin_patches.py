@@ -42,7 +42,8 @@ from ..capture.memory import is_element
 from ..capture.numbers import complex_numbers, perhaps
 from ..capture.numbers import whole_numbers as whole_numbers  # what `int`, `round` and `math.floor` make of numbers
 from ..capture.numbers.stored_ints import INTS
-from ..capture.program_arrays import is_program, value_of
+from ..capture.program_arrays import is_program, value_of, waits
+from ..capture.selection import count_of
 from ..capture.traced_tensor import Traced
 from ..capture.tracer import Tracer, current_tracer, top_tracer
 from ..rolling.lists.of_data import DataList
@@ -283,8 +284,15 @@ def _is_number(x: Any, in_step: bool, dtype: Any) -> bool:
 
 
 def _len(*args: Any) -> Any:
-    """`len`: a list that grows where data decides has an int of the program for a length."""
-    return args[0].count if len(args) == 1 and type(args[0]) is DataList else len(*args)
+    """`len`: a list that grows where data decides, and what a mask chooses, have ints of the program for lengths."""
+    x: Any = args[0] if len(args) == 1 else None
+    if type(x) is DataList:
+        return x.count
+    tracer = current_tracer() if waits(x) else None
+    if tracer is not None and _keeps_ints(tracer):
+        count = count_of(x._value() if is_program(x) else x)
+        return len(x) if count is None else PATCHES["int"](count)
+    return len(*args)
 
 
 _len.stands_for = len  # type: ignore[attr-defined]
