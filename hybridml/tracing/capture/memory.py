@@ -35,7 +35,9 @@ from .traced_tensor import Traced
 from .tracer import Tracer, top_tracer
 
 _ndarray = np.ndarray
-_astype, _full, _permute, _reshape = (OPS[name] for name in ("astype", "full", "permute_dims", "reshape"))
+_astype, _full, _permute, _reshape, _broadcast = (
+    OPS[name] for name in ("astype", "full", "permute_dims", "reshape", "broadcast_to")
+)
 _LARGE = 4096  # elements: larger literals are inputs of the program
 _blocks: WeakValueDictionary[Any, np.ndarray] = WeakValueDictionary()  # by what is in them
 Step = Callable[[Tensor], Tensor]
@@ -136,6 +138,10 @@ class Memory:
 
     def view(self, array: np.ndarray) -> Tensor:
         """The tensor of an array over the block: a view of the block's where its elements form one."""
+        if array.dtype != self.base.dtype:
+            whole, part = self._parted(array)
+            found: Tensor = OPS[part].fn(self.view(whole))
+            return found
         t = self.whole()
         found = steps_to(self.owner, array)
         return _flat(t)[_positions(self.owner, array)] if found is None else reduce(lambda x, step: step(x), found, t)
@@ -143,10 +149,28 @@ class Memory:
     def write(self, array: np.ndarray, value: Tensor) -> None:
         """Writes to the elements of an array over the block, which is a tensor by now."""
         value = cast(value, array.dtype)
+        if array.dtype != self.base.dtype:
+            array, part = self._parted(array)
+            others = OPS["imag" if part == "real" else "real"].fn(self.view(array))
+            value = OPS["complex"].fn(*(_broadcast.fn(value, others.shape), others)[:: 1 if part == "real" else -1])
         if steps_to(self.owner, array) is None:
             _flat(self.whole())[_positions(self.owner, array)] = value
         else:
             self.view(array)[...] = value
+
+    def _parted(self, array: np.ndarray) -> tuple[np.ndarray, str]:
+        """The complex numbers of which an array over the block has parts, and which."""
+        at = array.__array_interface__["data"][0] - self.base.__array_interface__["data"][0]
+        inside = at % self.base.itemsize
+        whole: np.ndarray = np.ndarray(array.shape, self.base.dtype, self.base, at - inside, array.strides)
+        return whole, "imag" if inside else "real"
+
+
+def is_part(array: np.ndarray, base: np.ndarray) -> bool:
+    """Whether an array has the real parts of complex numbers, or the imaginary ones."""
+    of = base.dtype
+    steps = [step for n, step in zip(array.shape, array.strides, strict=True) if n > 1]
+    return of.kind == "c" and array.dtype == np.empty(0, of).real.dtype and all(n % of.itemsize == 0 for n in steps)
 
 
 class SelectedMemory:

@@ -29,7 +29,7 @@ from ...core.proxies.complex import ComplexProxy
 from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
-from .memory import cast, check_written, is_element, literal
+from .memory import cast, check_written, is_element, is_part, literal
 from .numbers.stored_ints import of_size
 from .program_arrays import (
     ProgramArray,
@@ -278,6 +278,8 @@ def of_function(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[s
     looks = name in _SHAPES or (name == "full_like" and not any(True for _ in found_in([args[1:], kwargs])))
     if (looks or name in _VIEWS) and name not in _OF_MANY:
         asked([args[1:], kwargs], f"np.{name}")
+    if name in ("real", "imag") and is_program(args[0]):
+        return getattr(args[0], name)
     if looks or not any(x._memory.is_traced for x in given):
         return _by_numpy(tracer, func, args, kwargs)
     if name in _VIEWS:
@@ -300,9 +302,12 @@ def _views(tracer: Tracer, make: Callable[[], Any], given: list[ProgramValue]) -
     """NumPy's views of the memory; None where it makes a copy."""
     result = make()
     parts = result if type(result) in (tuple, list) else [result]
-    bases = {(id(x._memory.base), x.dtype) for x in given}
-    if not all(isinstance(p, np.ndarray) and (id(p.base), p.dtype) in bases for p in parts):
-        return None
+    bases = {(id(x._memory.base), x.dtype): x._memory.base for x in given}
+    of = {id(base): base for base in bases.values()}
+    for p in parts:
+        known = isinstance(p, np.ndarray) and (id(p.base), p.dtype) in bases
+        if not known and not (isinstance(p, np.ndarray) and id(p.base) in of and is_part(p, p.base)):
+            return None
     return given_back(tracer, result, given)
 
 

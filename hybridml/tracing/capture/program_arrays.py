@@ -29,7 +29,7 @@ from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
 from ..bytecode import is_updated
 from .loops.data_sizes import of_data, of_step
-from .memory import Memory, SelectedMemory, as_int, base_of, cast, check_written, holds, literal, with_indices
+from .memory import Memory, SelectedMemory, as_int, base_of, cast, check_written, holds, is_part, literal, with_indices
 from .numbers.perhaps import element_at
 from .numbers.stored_ints import is_of_data, of_int, of_size
 from .selection import Selection
@@ -409,8 +409,9 @@ def given_back(tracer: Tracer, result: Any, given: Any = ()) -> Any:
     if memory is None:
         outside = any(base is owner for owner in _owners(given))
         return result if outside else ProgramArray(Memory(tracer, base), result.view())
-    # `b.real`, `b.view(int)` are NumPy's own, for whose sake the memory stays NumPy's.
-    return result if result.dtype != base.dtype else ProgramArray(memory, result.view())
+    # `b.view(int)` is NumPy's own, for whose sake the memory stays NumPy's.
+    own = result.dtype != base.dtype and not is_part(result, base)
+    return result if own else ProgramArray(memory, result.view())
 
 
 def _owners(given: Any) -> Iterator[Any]:
