@@ -140,8 +140,7 @@ class Memory:
         """The tensor of an array over the block: a view of the block's where its elements form one."""
         if array.dtype != self.base.dtype:
             whole, part = self._parted(array)
-            found: Tensor = OPS[part].fn(self.view(whole))
-            return found
+            return OPS[part].fn(self.view(whole))
         t = self.whole()
         found = steps_to(self.owner, array)
         return _flat(t)[_positions(self.owner, array)] if found is None else reduce(lambda x, step: step(x), found, t)
@@ -188,7 +187,8 @@ class SelectedMemory:
 def check_written(tracer: Tracer, t: Tensor, is_element: Callable[[], bool]) -> None:
     """Raises the error of a tensor that requires grad and is written to an array. In a step of a loop that is captured
     every value has a history, and the loop looks at its ends."""
-    t = t._shown() if issubclass(type(t), Selection) else t  # whose elements nobody has to see
+    given: Any = t
+    t = given._shown() if issubclass(type(given), Selection) else t  # whose elements nobody has to see
     if tracer.loops and is_lost(t):
         tracer.loops[-1].into_arrays.append(t._node)
     elif is_lost(t):

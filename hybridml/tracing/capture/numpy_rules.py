@@ -29,7 +29,8 @@ from ...core.proxies.complex import ComplexProxy
 from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
-from .memory import cast, check_written, is_element, is_part, literal
+from .loops.data_sizes import of_step
+from .memory import cast, check_written, is_element, is_part, literal, with_indices
 from .numbers.stored_ints import of_size
 from .program_arrays import (
     ProgramArray,
@@ -101,7 +102,7 @@ OF_STEPS = _SUMS | _ANSWERS | _named("concatenate repeat roll tile where")
 def of_ufunc(tracer: Tracer, ufunc: np.ufunc, call: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A ufunc, or a method of one, of operands without tensors."""
     out = kwargs.get("out")
-    if call == "at" and type(inputs[0]) is ProgramArray and any(map(has_tensor, inputs)):
+    if call == "at" and issubclass(type(inputs[0]), ProgramArray) and any(map(has_tensor, inputs)):
         if not _updated(tracer, ufunc, *inputs):
             _settled(tracer, ufunc.at, inputs, kwargs)
         return None
@@ -154,11 +155,12 @@ def _updated(tracer: Tracer, ufunc: np.ufunc, x: ProgramArray, key: Any, *values
     kind = value.dtype if issubclass(type(value), Tensor) else _type(value)
     if set(_attempt(lambda: ufunc.resolve_dtypes((x.dtype, kind, None))) or ()) != {x.dtype}:
         return False
-    t, places = _cast_operand(tracer, value, x.dtype), traced_key(tracer, key, x._array)
+    t = _cast_operand(tracer, value, x.dtype)
+    places = with_indices(key) if x.is_of_step or of_step(tracer, key) else traced_key(tracer, key, x._array)
     result = None if t is None else _attempt(lambda: updated(x._value(), places, how, t))
     if result is None or not x._memory.becomes_traced():
         return False
-    x._store(result)
+    x[...] = result
     return True
 
 
@@ -302,11 +304,10 @@ def _views(tracer: Tracer, make: Callable[[], Any], given: list[ProgramValue]) -
     """NumPy's views of the memory; None where it makes a copy."""
     result = make()
     parts = result if type(result) in (tuple, list) else [result]
-    bases = {(id(x._memory.base), x.dtype): x._memory.base for x in given}
-    of = {id(base): base for base in bases.values()}
+    bases = {id(x._memory.base): x._memory.base for x in given}
     for p in parts:
-        known = isinstance(p, np.ndarray) and (id(p.base), p.dtype) in bases
-        if not known and not (isinstance(p, np.ndarray) and id(p.base) in of and is_part(p, p.base)):
+        base = bases.get(id(p.base)) if isinstance(p, np.ndarray) else None
+        if base is None or (p.dtype != base.dtype and not is_part(p, base)):
             return None
     return given_back(tracer, result, given)
 

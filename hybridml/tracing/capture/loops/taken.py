@@ -27,7 +27,7 @@ def raises_in_vain(op: Op) -> bool:
 def where_taken(tracer: Any, op: Op, operands: Sequence[Tensor], params: Mapping[str, Any]) -> Sequence[Tensor]:
     """The operands of such a row, with others for which it raises nothing where the steps of loops go another way."""
     if op.name == "python_power" and _is_whole(operands[1]._array):
-        return operands  # too large at worst: then Python makes the call
+        return operands  # too large at worst: then Python makes the call, with its results
     if op.name in _OF_PYTHON:
         other = 0 if params.get("name") == "atanh" else 1
         x = operands[0]
@@ -39,7 +39,8 @@ def where_taken(tracer: Any, op: Op, operands: Sequence[Tensor], params: Mapping
 
 
 def _is_whole(exponent: ir.Node) -> bool:
-    return exponent.is_constant and float(exponent.value) >= 0 and float(exponent.value).is_integer()
+    """Whether a power is 0 or more, and whole: only a result too large fails."""
+    return exponent.value is not None and float(exponent.value) >= 0 and float(exponent.value).is_integer()
 
 
 def or_other(tracer: Any, t: Tensor, other: int) -> Tensor:
