@@ -7,8 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from .graph import ir
 from .graph.body import steps_in
-from .graph.facts import dependent, is_expensive, may_fail
-from .passes.patterns import CALLED
+from .graph.facts import CALLED, dependent, is_expensive, may_fail
 from .sizes.guards import structural
 
 

@@ -22,9 +22,9 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.errors import DTypeError
 from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.sizes.dims import is_dim
 from hybridml_compiler.sizes.steps import is_step
 
-from ...arrays.creation import asarray
 from ...core.autodiff.lost_histories import is_lost, raise_written
 from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
@@ -201,7 +201,8 @@ def with_indices(key: Any) -> Any:
         return tuple(map(with_indices, key))
     if type(key) is list:
         places = [k if (t := _index_of(k)) is None else t for k in key]
-        return asarray(places) if any(issubclass(type(k), Tensor) or is_step(k) for k in places) else key
+        decided = any(issubclass(type(k), Tensor) or is_step(k) for k in places)
+        return OPS["concat"].fn([*map(_place, places)], 0) if decided and all(map(_is_place, places)) else key
     return key.as_index() if is_of_data(key) else key
 
 
@@ -209,6 +210,20 @@ def _index_of(place: Any) -> Tensor | None:
     """The tensor of an int that data decides, one of the program's arrays too."""
     known = type(place) is IntProxy and not is_of_data(place)
     found: Tensor | None = place.as_index() if hasattr(type(place), "as_index") and not known else None
+    return found
+
+
+def _is_place(value: Any) -> bool:
+    if issubclass(type(value), Tensor):
+        return value.shape == () and value.dtype.kind in "iu"
+    return type(value) is int or is_dim(value) or isinstance(value, np.integer)
+
+
+def _place(value: Any) -> Tensor:
+    """One place of a list of such, as an axis."""
+    is_tensor = issubclass(type(value), Tensor)
+    t = value if is_tensor else _full.fn(shape=(), value=value, dtype=dtypes.int64)
+    found: Tensor = _reshape.fn(_astype.fn(t, dtypes.int64), (1,))
     return found
 
 

@@ -23,7 +23,6 @@ from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.dims import Dim, is_dim, steps_of
 from hybridml_compiler.sizes.steps import Undecided
 
-from ...arrays.indexing.at import OF_UFUNC, updated
 from ...core.proxies.base import NumberProxy, concrete_value, is_array
 from ...core.proxies.complex import ComplexProxy
 from ...core.proxies.integer import IntProxy
@@ -146,8 +145,7 @@ def _computed(tracer: Tracer, ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Tenso
 
 def _updated(tracer: Tracer, ufunc: np.ufunc, x: ProgramArray, key: Any, *values: Any) -> bool:
     """Whether `np.add.at(x, key, value)` and its like are an update of the program's: in x's own dtype."""
-    how = OF_UFUNC.get(ufunc.__name__)
-    if how is None or len(values) != 1:
+    if len(values) != 1:
         return False
     (value,) = values
     if issubclass(type(value), Tensor):
@@ -157,10 +155,11 @@ def _updated(tracer: Tracer, ufunc: np.ufunc, x: ProgramArray, key: Any, *values
         return False
     t = _cast_operand(tracer, value, x.dtype)
     places = with_indices(key) if x.is_of_step or of_step(tracer, key) else traced_key(tracer, key, x._array)
-    result = None if t is None else _attempt(lambda: updated(x._value(), places, how, t))
-    if result is None or not x._memory.becomes_traced():
+    found, places = x._value().clone(), places if type(places) is tuple else (places,)
+    update: Any = ufunc.at
+    if t is None or _attempt(lambda: [update(found, places, t)]) is None or not x._memory.becomes_traced():
         return False
-    x[...] = result
+    x[...] = found
     return True
 
 
