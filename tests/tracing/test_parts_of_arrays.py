@@ -91,7 +91,42 @@ def histogram(x: Any) -> Any:
     return counts, weights, largest
 
 
-LOOPS = [means, by_length, counts_in_list, rows_swapped, rows_of_steps, spectrum, parts_written, histogram]
+def extremes(x: Any) -> Any:
+    v, out = np.zeros(N), np.zeros((N, 2))
+    v[:] = x[:, 0]
+    for k in range(N):
+        members, chosen = x[x[:, 0] > 0.06 * k], v[v > 0.06 * k]
+        if len(members) > 0:
+            out[k] = members.max(axis=0) - members.min()
+        if len(chosen):
+            out[k, 1] += chosen.max()
+    return out
+
+
+def inverses(x: Any) -> Any:
+    p, skipped = hm.eye(2, dtype="float64"), 0
+    for row in x:
+        p = p + 0.5
+        if row[0] < 0.25:
+            skipped += 1
+        else:
+            p = hm.linalg.inv(p * row[0]) + hm.linalg.solve(p, row)
+            p[0, 0] += 2
+    return p, skipped
+
+
+LOOPS = [
+    means,
+    by_length,
+    counts_in_list,
+    rows_swapped,
+    rows_of_steps,
+    spectrum,
+    parts_written,
+    histogram,
+    extremes,
+    inverses,
+]
 
 
 @pytest.mark.parametrize("program", LOOPS)
@@ -152,6 +187,20 @@ def kept_choice(x: Any) -> Any:
 @pytest.mark.parametrize("program", [view_of_part, part_in_place, length_outside, steps_over_chosen, kept_choice])
 def test_they_are_those_of_numpy(program: Callable[[Any], Any]) -> None:
     both(program, data(N, 2))
+
+
+def test_what_a_branch_checks_is_checked_where_it_is_taken() -> None:
+    def scaled(x: Any) -> Any:
+        p = hm.eye(2, dtype="float64")
+        for row in x:
+            if row[0] > 0.5:
+                p = hm.linalg.inv(p * row[1])
+        return p
+
+    assert is_loop(both(scaled, lambda: hm.zeros((N, 2), dtype="float64")))
+    for call in (scaled, hm.trace(scaled)):
+        with pytest.raises(np.linalg.LinAlgError, match="inv: f64"):
+            call(hm.tensor([[0.0, 0.0]] * N + [[1.0, 0.0]], dtype="float64"))
 
 
 def test_an_update_of_an_array_is_numpys() -> None:
