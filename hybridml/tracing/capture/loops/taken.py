@@ -1,4 +1,4 @@
-"""Values in a branch of a step that may be computed in vain: what may raise there, as an index does, raises for nothing."""
+"""Values in a branch of a step that may be computed in vain: what may raise there raises for nothing."""
 
 from __future__ import annotations
 
