@@ -404,7 +404,7 @@ def argmin(x: _Operand, /, axis: _Axis = None, keepdims: builtins.bool = False, 
     of the nans if there are any."""
 def argpartition(x: Tensor, kth: builtins.int | Sequence[builtins.int], axis: builtins.int | None = -1, *, dim: builtins.int | None = ...) -> Tensor:
     """Positions of the elements in an order of `partition`: those of `argsort`."""
-def argsort(x: Tensor, /, axis: builtins.int | None = -1, *, descending: builtins.bool = False, stable: builtins.bool = True, dim: builtins.int | None = ...) -> Tensor:
+def argsort(x: Tensor, /, axis: builtins.int | None = -1, *, descending: builtins.bool = False, stable: builtins.bool = True, dim: builtins.int | None = ..., kind: builtins.bool = ...) -> Tensor:
     """int64 positions that put the elements along `axis` in order."""
 def array_split(x: Tensor, indices_or_sections: Any, /, axis: builtins.int = 0, *, dim: builtins.int = ...) -> builtins.list[Tensor]:
     """Pieces of x along an axis: so many (the first ones may be larger by one), or cut at the places."""
@@ -907,7 +907,7 @@ def solve_triangular(x: _Operand, y: _Operand, /, upper: builtins.bool, unit: bu
 def sort(x: Tensor, /, *, dim: builtins.int, descending: builtins.bool = ..., stable: builtins.bool = ...) -> Chosen:
     """The elements along `axis` (of the flattened tensor with None) in ascending order, or `descending`."""
 @overload
-def sort(x: Tensor, /, axis: builtins.int | None = -1, *, descending: builtins.bool = False, stable: builtins.bool = True) -> Tensor:
+def sort(x: Tensor, /, axis: builtins.int | None = -1, *, descending: builtins.bool = False, stable: builtins.bool = True, kind: builtins.bool = ...) -> Tensor:
     """The elements along `axis` (of the flattened tensor with None) in ascending order, or `descending`."""
 def split(x: Tensor, /, split_size_or_sections: Any = ..., axis: builtins.int = 0, *, dim: builtins.int = ..., split_size: Any = ...) -> builtins.tuple[Tensor, ...]:
     """Pieces of x along an axis: of one size (the last may be smaller), or of the listed sizes."""

@@ -97,7 +97,7 @@ def _one(n: int | None) -> Sizes:
 
 
 @compiled_when_repeated
-def fft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Tensor:
+def fft(x: Tensor, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Tensor:
     """The transform along `axis`: sum over j of x[j] exp(-2 pi i j k / n), for k from 0 to n - 1.
 
     n: points; x is cut or continued with zeros.
@@ -110,7 +110,7 @@ def fft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str | None 
 
 
 @compiled_when_repeated
-def ifft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Tensor:
+def ifft(x: Tensor, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Tensor:
     """The inverse of `fft`.
 
     >>> import hybridml as hm
@@ -121,7 +121,7 @@ def ifft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str | None
 
 
 @compiled_when_repeated
-def fftn(x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] | None = None, norm: str | None = "backward") -> Tensor:
+def fftn(x: Tensor, /, s: Sizes = None, axes: Sequence[int] | None = None, norm: str | None = "backward") -> Tensor:
     """The transform over `axes`: all, or the last as many as `s`, the points of each (-1: as many as there are).
 
     >>> import hybridml as hm
@@ -132,7 +132,7 @@ def fftn(x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] | None = None, no
 
 
 @compiled_when_repeated
-def ifftn(x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] | None = None, norm: str | None = "backward") -> Tensor:
+def ifftn(x: Tensor, /, s: Sizes = None, axes: Sequence[int] | None = None, norm: str | None = "backward") -> Tensor:
     """The inverse of `fftn`.
 
     >>> import hybridml as hm
@@ -143,7 +143,7 @@ def ifftn(x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] | None = None, n
 
 
 @compiled_when_repeated
-def fft2(x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] = (-2, -1), norm: str | None = "backward") -> Tensor:
+def fft2(x: Tensor, /, s: Sizes = None, axes: Sequence[int] = (-2, -1), norm: str | None = "backward") -> Tensor:
     """`fftn` over the last two axes.
 
     >>> import hybridml as hm
@@ -154,7 +154,7 @@ def fft2(x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] = (-2, -1), norm:
 
 
 @compiled_when_repeated
-def ifft2(x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] = (-2, -1), norm: str | None = "backward") -> Tensor:
+def ifft2(x: Tensor, /, s: Sizes = None, axes: Sequence[int] = (-2, -1), norm: str | None = "backward") -> Tensor:
     """The inverse of `fft2`.
 
     >>> import hybridml as hm
@@ -165,7 +165,7 @@ def ifft2(x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] = (-2, -1), norm
 
 
 @compiled_when_repeated
-def rfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Tensor:
+def rfft(x: Tensor, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Tensor:
     """`fft` of real numbers: the n // 2 + 1 frequencies from 0 up; the others are their conjugates.
 
     >>> import hybridml as hm
@@ -176,7 +176,7 @@ def rfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str | None
 
 
 @compiled_when_repeated
-def irfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Tensor:
+def irfft(x: Tensor, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Tensor:
     """The inverse of `rfft`: n real numbers (an odd n must be given; the default is twice the frequencies less 2).
 
     >>> import hybridml as hm
@@ -187,7 +187,7 @@ def irfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str | Non
 
 
 @compiled_when_repeated
-def rfftn(x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] | None = None, norm: str | None = "backward") -> Tensor:
+def rfftn(x: Tensor, /, s: Sizes = None, axes: Sequence[int] | None = None, norm: str | None = "backward") -> Tensor:
     """`rfft` along the last of `axes` and `fft` along the others.
 
     >>> import hybridml as hm
@@ -211,7 +211,7 @@ def irfftn(
 
 
 @compiled_when_repeated
-def rfft2(x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] = (-2, -1), norm: str | None = "backward") -> Tensor:
+def rfft2(x: Tensor, /, s: Sizes = None, axes: Sequence[int] = (-2, -1), norm: str | None = "backward") -> Tensor:
     """`rfftn` over the last two axes.
 
     >>> import hybridml as hm
@@ -222,7 +222,7 @@ def rfft2(x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] = (-2, -1), norm
 
 
 @compiled_when_repeated
-def irfft2(x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] = (-2, -1), norm: str | None = "backward") -> Tensor:
+def irfft2(x: Tensor, /, s: Sizes = None, axes: Sequence[int] = (-2, -1), norm: str | None = "backward") -> Tensor:
     """The inverse of `rfft2`.
 
     >>> import hybridml as hm
@@ -233,7 +233,7 @@ def irfft2(x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] = (-2, -1), nor
 
 
 @compiled_when_repeated
-def hfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Tensor:
+def hfft(x: Tensor, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Tensor:
     """The transform, n real numbers, of a signal whose second half is the conjugate of x, which is its first.
 
     >>> import hybridml as hm
@@ -244,7 +244,7 @@ def hfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str | None
 
 
 @compiled_when_repeated
-def ihfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Tensor:
+def ihfft(x: Tensor, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Tensor:
     """The inverse of `hfft`.
 
     >>> import hybridml as hm
@@ -255,7 +255,7 @@ def ihfft(x: Tensor, /, *, n: int | None = None, axis: int = -1, norm: str | Non
 
 
 @compiled_when_repeated
-def hfftn(x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] | None = None, norm: str | None = "backward") -> Tensor:
+def hfftn(x: Tensor, /, s: Sizes = None, axes: Sequence[int] | None = None, norm: str | None = "backward") -> Tensor:
     """`fft` along all of `axes` but the last one, along which it is `hfft`: real numbers. Source: SciPy, PyTorch.
 
     >>> import hybridml as hm
@@ -279,7 +279,7 @@ def ihfftn(
 
 
 @compiled_when_repeated
-def hfft2(x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] = (-2, -1), norm: str | None = "backward") -> Tensor:
+def hfft2(x: Tensor, /, s: Sizes = None, axes: Sequence[int] = (-2, -1), norm: str | None = "backward") -> Tensor:
     """`hfftn` over the last two axes.
 
     >>> import hybridml as hm
@@ -290,7 +290,7 @@ def hfft2(x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] = (-2, -1), norm
 
 
 @compiled_when_repeated
-def ihfft2(x: Tensor, /, *, s: Sizes = None, axes: Sequence[int] = (-2, -1), norm: str | None = "backward") -> Tensor:
+def ihfft2(x: Tensor, /, s: Sizes = None, axes: Sequence[int] = (-2, -1), norm: str | None = "backward") -> Tensor:
     """The inverse of `hfft2`.
 
     >>> import hybridml as hm
@@ -307,7 +307,7 @@ def _swapped(name: str, norm: str | None) -> str:
     return found
 
 
-def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Tensor:
+def fftfreq(n: int, /, d: float = 1.0, dtype: Any = None, device: Any = None) -> Tensor:
     """The frequencies of `fft` of n points `d` apart, in cycles a unit of d (default float): 0 and up, then from -n/2.
 
     >>> import hybridml as hm
@@ -319,7 +319,7 @@ def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None)
     return _scaled("fftfreq", ops.where(k < (n + 1) // 2, k, k - n), n, d, dtype, device)
 
 
-def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Tensor:
+def rfftfreq(n: int, /, d: float = 1.0, dtype: Any = None, device: Any = None) -> Tensor:
     """The frequencies of `rfft` of n points `d` apart, from 0 to n // 2.
 
     >>> import hybridml as hm
@@ -340,7 +340,7 @@ def _scaled(name: str, k: Tensor, n: int, d: float, dtype: Any, device: Any) -> 
     return ops.astype(ops.astype(k, dtypes.float64) * (1.0 / (n * d)), wanted)
 
 
-def fftshift(x: Tensor, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
+def fftshift(x: Tensor, /, axes: int | Sequence[int] | None = None) -> Tensor:
     """Frequency 0 moved to the middle of `axes` (all).
 
     >>> import hybridml as hm
@@ -350,7 +350,7 @@ def fftshift(x: Tensor, /, *, axes: int | Sequence[int] | None = None) -> Tensor
     return _shifted("fftshift", x, axes, 0)
 
 
-def ifftshift(x: Tensor, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
+def ifftshift(x: Tensor, /, axes: int | Sequence[int] | None = None) -> Tensor:
     """The inverse of `fftshift`.
 
     >>> import hybridml as hm

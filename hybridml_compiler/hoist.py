@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from .graph import ir
 from .graph.body import steps_in
-from .graph.facts import dependent, is_expensive, may_fail
+from .graph.facts import CALLED, dependent, is_expensive, may_fail
 from .sizes.guards import structural
 
 
@@ -30,7 +30,8 @@ def _varying(
         if node.op is None or node in varies:
             continue
         by_number = not steps_in(node).isdisjoint(steps)
-        if by_number or (node in made and may_fail(node)) or any(n in varies for n in node.inputs):
+        fails = node in made and may_fail(node) and node.op.name not in CALLED  # whose failure has Python make the call
+        if by_number or fails or any(n in varies for n in node.inputs):
             varies.add(node)
     operands = [(node, n) for node in varies if node.op is not None for n in node.inputs if n not in varies]
     turned = {n for node, n in operands if packings(n, node)}  # by every step, where it is a view

@@ -62,13 +62,16 @@ def test_of_other_numbers() -> None:
 def test_frequencies_and_shifts(n: int) -> None:
     for name in ("fftfreq", "rfftfreq"):
         expected = getattr(np.fft, name)(n, 0.3)
-        assert getattr(fft, name)(n, d=0.3, dtype="float64").tolist() == expected.tolist()
+        assert getattr(fft, name)(n, 0.3, dtype="float64").tolist() == expected.tolist()
         default = getattr(fft, name)(n, d=0.3, device="cpu")
         assert default.dtype is hm.float32 and default.tolist() == expected.astype("f4").tolist()
     x = np.arange(n * 3).reshape(n, 3)
     for axes in (None, 0, (1,), (0, 1), (-1, 0)):
         for name in ("fftshift", "ifftshift"):
-            assert getattr(fft, name)(hm.asarray(x), axes=axes).tolist() == getattr(np.fft, name)(x, axes).tolist()
+            assert getattr(fft, name)(hm.asarray(x), axes).tolist() == getattr(np.fft, name)(x, axes).tolist()
+    np.testing.assert_allclose(
+        fft.rfft(hm.asarray(x / 8), 4, 0).numpy(), np.fft.rfft(x / 8, 4, 0), rtol=1e-12, atol=1e-12
+    )
 
 
 GRADIENTS = [

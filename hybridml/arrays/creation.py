@@ -11,6 +11,7 @@ import numpy as np
 from hybridml_compiler import dtypes
 from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.sizes.dims import Dim
 from hybridml_compiler.sizes.steps import is_step
 
 from ..core.aliasing import is_python_float
@@ -91,7 +92,7 @@ def int_of_trace(value: Any, dtype: np.dtype) -> Tensor | None:
     if is_step(value):
         found: Tensor = _full.fn(shape=(), value=value, dtype=dtype)
         return found
-    if type(value) is not IntProxy or value._value is not None:
+    if not _is_of_data(value):
         return None
     number: Tensor = _astype.fn(value._number._tensor, dtype)
     return number
@@ -103,13 +104,17 @@ def _default_like(t: Tensor) -> np.dtype:
 
 
 def _has_tensor(obj: Any) -> bool:
-    """Whether a value is a tensor, or there is one in nested lists."""
+    """Whether a value is a tensor, or an int of a loop while it is captured, or there is one in nested lists."""
     if not isinstance(obj, list | tuple):
-        return isinstance(obj, Tensor) or type(obj) is ScalarProxy
+        return isinstance(obj, Tensor) or type(obj) is ScalarProxy or is_step(obj) or _is_of_data(obj)
     kinds = set(map(type, obj))
     if any(issubclass(kind, Tensor) or kind is ScalarProxy for kind in kinds):
         return True
-    return any(issubclass(kind, list | tuple) for kind in kinds) and any(map(_has_tensor, obj))
+    return any(issubclass(kind, list | tuple | Dim | IntProxy) for kind in kinds) and any(map(_has_tensor, obj))
+
+
+def _is_of_data(value: Any) -> bool:
+    return type(value) is IntProxy and value._value is None
 
 
 def _of_numbers(obj: list[Any], dtype: np.dtype | None) -> Tensor | None:

@@ -50,6 +50,7 @@ OTHER_NAMES: dict[str, tuple[str, ...]] = {
 }
 # And of the parameters of one function.
 OF_FUNCTION: dict[str, dict[str, str]] = {
+    "argsort": {"kind": "stable"},
     "asarray": {"data": "obj"},
     "bernoulli": {"input": "p"},
     "clip": {"a_min": "min", "a_max": "max"},
@@ -67,6 +68,7 @@ OF_FUNCTION: dict[str, dict[str, str]] = {
     "roll": {"dims": "axis", "shifts": "shift"},
     "swapaxes": {"dim0": "axis1", "dim1": "axis2"},
     "save": {"f": "path"},
+    "sort": {"kind": "stable"},
     "split": {"split_size": "split_size_or_sections"},
     "tril": {"diagonal": "k"},
     "tril_indices": {"col": "m", "offset": "k", "row": "n"},

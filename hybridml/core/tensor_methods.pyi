@@ -151,7 +151,7 @@ class TensorMethods:
         ones, or of the nans if there are any."""
     def argpartition(self, *args: Any, **kwargs: Any) -> Any:
         """`np.argpartition` of this tensor, with its parameters."""
-    def argsort(self, axis: builtins.int | None = -1, *, descending: builtins.bool = False, stable: builtins.bool = True, dim: builtins.int | None = ...) -> Tensor:
+    def argsort(self, axis: builtins.int | None = -1, kind: Any = None, *, descending: builtins.bool = False, stable: builtins.bool = True, dim: builtins.int | None = ...) -> Tensor:
         """The order that sorts, along an axis; see `hm.argsort`."""
     def asin(self, /) -> Tensor:
         """Inverse sine in [-pi/2, pi/2]; nan outside of [-1, 1]."""
@@ -834,7 +834,7 @@ class TensorMethods:
     def sort(self, /, *, dim: builtins.int, descending: builtins.bool = ..., stable: builtins.bool = ...) -> Chosen:
         """The elements along `axis` (of the flattened tensor with None) in ascending order, or `descending`."""
     @overload
-    def sort(self, /, axis: builtins.int | None = -1, *, descending: builtins.bool = False, stable: builtins.bool = True) -> Tensor:
+    def sort(self, /, axis: builtins.int | None = -1, *, descending: builtins.bool = False, stable: builtins.bool = True, kind: builtins.bool = ...) -> Tensor:
         """The elements along `axis` (of the flattened tensor with None) in ascending order, or `descending`."""
     def split(self, /, split_size_or_sections: Any = ..., axis: builtins.int = 0, *, dim: builtins.int = ..., split_size: Any = ...) -> builtins.tuple[Tensor, ...]:
         """Pieces of x along an axis: of one size (the last may be smaller), or of the listed sizes."""

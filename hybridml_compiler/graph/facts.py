@@ -13,6 +13,7 @@ from .ir import Node, topological
 
 EXPENSIVE = 0.1  # ns per element: from a division upwards
 STEPS = 16  # that a loop of an element is taken to have
+CALLED = frozenset(("numpy_unary", "numpy_binary", "python_math", "python_power", "python_complex"))  # one by one
 
 
 def element_cost(node: Node) -> float:

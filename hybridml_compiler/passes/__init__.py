@@ -16,6 +16,7 @@ from .. import time_limit
 from ..errors import CompileError
 from ..graph.body import Body, body_of
 from ..graph.checks import alone
+from ..graph.facts import CALLED
 from ..graph.ir import Graph
 from ..graph.verify import verify as verify_graph
 from . import patterns
@@ -78,7 +79,7 @@ PASSES: tuple[tuple[str, Pass, str], ...] = (
     ("fold_constants", fold_constants, "what does not depend on the inputs is computed once, here"),
     (
         "step_tables",
-        _late("step_tables", "step_tables", _has(*patterns.CALLED)),
+        _late("step_tables", "step_tables", _has(*CALLED)),
         "functions of NumPy and of Python of the number of a step are no calls in each step",
     ),
     (

@@ -14,7 +14,6 @@ from ..graph.rewrite import make
 from ..sizes.dims import is_dim
 
 LONG = 2000  # nodes of a graph whose loops are rolled: planning and compiling them takes a second
-CALLED = frozenset(("numpy_unary", "numpy_binary", "python_math", "python_power", "python_complex"))  # one by one
 _SMALL = 64  # elements of a constant that is searched for being one value
 
 

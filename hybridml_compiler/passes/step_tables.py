@@ -20,13 +20,13 @@ import numpy as np
 
 from ..errors import HybridmlError
 from ..graph.body import steps_in
+from ..graph.facts import CALLED
 from ..graph.ir import Graph, Node, apply, constant, input_node, topological, with_inputs
 from ..graph.rewrite import make
 from ..sizes.atoms import Symbol
 from ..sizes.dims import LEAST, Size, _make, bounds, is_dim, symbol, symbols_of
 from ..sizes.values import evaluate
 from .loop_parts import Loop, Optimize
-from .patterns import CALLED
 
 _SHAPES = ("reshape", "broadcast_to")
 _MOST = 1 << 16  # elements of a table

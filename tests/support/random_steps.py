@@ -23,6 +23,10 @@ row = g[{k}]; row += g[{l}]
 o[{lo}:{hi}] = o[{lo}:{hi}][::-1].copy()
 o[:{k}] += 1
 o[{k}:] = o[{k}:] * {n} % 97
+o[[{k}, {l}]] = o[[{l}, {k}]]
+np.add.at(m, o[:3] % M, {n})
+z.real[:, 1] = z.imag[:, 0] + x[{k}]
+s = s + len(u[u > 0.5])
 b[{k}:] ^= b[{k} - 1]
 b[:{k}] = ~b[:{k}]
 b[{k}] = o[:{k} + 1].sum() % 2 == 0

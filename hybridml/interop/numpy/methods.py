@@ -51,7 +51,9 @@ def _compress(self: Tensor, condition: Any, axis: int | None = None) -> Tensor:
     return run(np.compress, (condition, self, axis), {})
 
 
-def _argsort(self: Tensor, axis: int | None = -1, *, descending: bool = False, stable: bool = True) -> Tensor:
+def _argsort(
+    self: Tensor, axis: int | None = -1, kind: Any = None, *, descending: bool = False, stable: bool = True
+) -> Tensor:
     """The order that sorts, along an axis; see `hm.argsort`."""
     return argsort(self, axis=axis, descending=descending, stable=stable)
 

@@ -12,14 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
+from hybridml_compiler.errors import ArgumentError, DTypeError, GradientError, ShapeError
 
 from ... import arrays as xp
-from ...arrays.indexing.at import updated
+from ...arrays.indexing.at import OF_UFUNC, updated
 from ...arrays.indexing.selecting import where as select
 from ...arrays.shaping.manipulation import _axis, expand_dims, stack, unstack
 from ...core.aliasing import assign
-from ...core.tensor import Tensor
+from ...core.proxies.base import Proxy
+from ...core.tensor import Tensor, values
 from . import texts
 from .table import store
 
@@ -41,8 +42,6 @@ _REDUCE = {
     "logaddexp": "logsumexp",
 }  # fmt: skip
 _ACCUMULATE = {"add": "cumulative_sum", "multiply": "cumulative_prod"}
-_AT = {"add": "add", "subtract": "subtract", "multiply": "multiply", "divide": "divide", "maximum": "max",
-       "minimum": "min"}  # fmt: skip
 _IDENTITY = {"logical_and": True, "logical_or": False, "logical_xor": False}
 
 
@@ -222,16 +221,28 @@ def outer(target: Any, a: Any, b: Any) -> Any:
 
 
 def _at(ufunc: np.ufunc, target: Any, inputs: tuple[Any, ...], out: Any, what: str) -> None:
-    x, key, *values = inputs
+    x, key, *operands = inputs
+    if issubclass(type(x), Proxy):
+        x._by_numpy(ufunc, "at", inputs, {})
+        return
     if not isinstance(x, Tensor):
-        raise DTypeError(f"{what}: x must be a tensor where the others are; make one with hm.asarray")
-    if not values:
+        part = tuple(_values(k, what) for k in key) if type(key) is tuple else _values(key, what)
+        ufunc.at(x, part, *(_values(v, what) for v in operands))
+        return
+    if not operands:
         assign(x, x.at[key].apply(target), what)
         return
-    how = _AT.get(ufunc.__name__)
+    how = OF_UFUNC.get(ufunc.__name__)
     if how is None:
-        raise ArgumentError(f"{what}: not supported on tensors; {', '.join(_AT)} are")
-    assign(x, updated(xp.asarray(x), key, how, xp.asarray(values[0])), what)
+        raise ArgumentError(f"{what}: not supported on tensors; {', '.join(OF_UFUNC)} are")
+    assign(x, updated(xp.asarray(x), key, how, xp.asarray(operands[0])), what)
+
+
+def _values(x: Any, what: str) -> Any:
+    """The values that an array takes: of a tensor, which may have no gradient."""
+    if isinstance(x, Tensor) and x.requires_grad:
+        raise GradientError(f"{what}: NumPy's arrays keep no gradients; give a tensor, or .detach()")
+    return values(x, what) if isinstance(x, Tensor) else x
 
 
 def _reduceat(

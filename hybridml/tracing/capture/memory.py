@@ -22,17 +22,22 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.errors import DTypeError
 from hybridml_compiler.graph import ir
 from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.sizes.dims import is_dim
+from hybridml_compiler.sizes.steps import is_step
 
 from ...core.autodiff.lost_histories import is_lost, raise_written
 from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
 from .numbers.stored_ints import is_of_data
+from .selection import Selection
 from .traced_tensor import Traced
 from .tracer import Tracer, top_tracer
 
 _ndarray = np.ndarray
-_astype, _full, _permute, _reshape = (OPS[name] for name in ("astype", "full", "permute_dims", "reshape"))
+_astype, _full, _permute, _reshape, _broadcast = (
+    OPS[name] for name in ("astype", "full", "permute_dims", "reshape", "broadcast_to")
+)
 _LARGE = 4096  # elements: larger literals are inputs of the program
 _blocks: WeakValueDictionary[Any, np.ndarray] = WeakValueDictionary()  # by what is in them
 Step = Callable[[Tensor], Tensor]
@@ -133,6 +138,9 @@ class Memory:
 
     def view(self, array: np.ndarray) -> Tensor:
         """The tensor of an array over the block: a view of the block's where its elements form one."""
+        if array.dtype != self.base.dtype:
+            whole, part = self._parted(array)
+            return OPS[part].fn(self.view(whole))
         t = self.whole()
         found = steps_to(self.owner, array)
         return _flat(t)[_positions(self.owner, array)] if found is None else reduce(lambda x, step: step(x), found, t)
@@ -140,10 +148,28 @@ class Memory:
     def write(self, array: np.ndarray, value: Tensor) -> None:
         """Writes to the elements of an array over the block, which is a tensor by now."""
         value = cast(value, array.dtype)
+        if array.dtype != self.base.dtype:
+            array, part = self._parted(array)
+            others = OPS["imag" if part == "real" else "real"].fn(self.view(array))
+            value = OPS["complex"].fn(*(_broadcast.fn(value, others.shape), others)[:: 1 if part == "real" else -1])
         if steps_to(self.owner, array) is None:
             _flat(self.whole())[_positions(self.owner, array)] = value
         else:
             self.view(array)[...] = value
+
+    def _parted(self, array: np.ndarray) -> tuple[np.ndarray, str]:
+        """The complex numbers of which an array over the block has parts, and which."""
+        at = array.__array_interface__["data"][0] - self.base.__array_interface__["data"][0]
+        inside = at % self.base.itemsize
+        whole: np.ndarray = np.ndarray(array.shape, self.base.dtype, self.base, at - inside, array.strides)
+        return whole, "imag" if inside else "real"
+
+
+def is_part(array: np.ndarray, base: np.ndarray) -> bool:
+    """Whether an array has the real parts of complex numbers, or the imaginary ones."""
+    of = base.dtype
+    steps = [step for n, step in zip(array.shape, array.strides, strict=True) if n > 1]
+    return of.kind == "c" and array.dtype == np.empty(0, of).real.dtype and all(n % of.itemsize == 0 for n in steps)
 
 
 class SelectedMemory:
@@ -161,6 +187,8 @@ class SelectedMemory:
 def check_written(tracer: Tracer, t: Tensor, is_element: Callable[[], bool]) -> None:
     """Raises the error of a tensor that requires grad and is written to an array. In a step of a loop that is captured
     every value has a history, and the loop looks at its ends."""
+    given: Any = t
+    t = given._shown() if issubclass(type(given), Selection) else t  # whose elements nobody has to see
     if tracer.loops and is_lost(t):
         tracer.loops[-1].into_arrays.append(t._node)
     elif is_lost(t):
@@ -171,7 +199,32 @@ def with_indices(key: Any) -> Any:
     """The key of an array with tensors in the places of ints that data decides."""
     if type(key) is tuple:
         return tuple(map(with_indices, key))
+    if type(key) is list:
+        places = [k if (t := _index_of(k)) is None else t for k in key]
+        decided = any(issubclass(type(k), Tensor) or is_step(k) for k in places)
+        return OPS["concat"].fn([*map(_place, places)], 0) if decided and all(map(_is_place, places)) else key
     return key.as_index() if is_of_data(key) else key
+
+
+def _index_of(place: Any) -> Tensor | None:
+    """The tensor of an int that data decides, one of the program's arrays too."""
+    known = type(place) is IntProxy and not is_of_data(place)
+    found: Tensor | None = place.as_index() if hasattr(type(place), "as_index") and not known else None
+    return found
+
+
+def _is_place(value: Any) -> bool:
+    if issubclass(type(value), Tensor):
+        return value.shape == () and value.dtype.kind in "iu"
+    return type(value) is int or is_dim(value) or isinstance(value, np.integer)
+
+
+def _place(value: Any) -> Tensor:
+    """One place of a list of such, as an axis."""
+    is_tensor = issubclass(type(value), Tensor)
+    t = value if is_tensor else _full.fn(shape=(), value=value, dtype=dtypes.int64)
+    found: Tensor = _reshape.fn(_astype.fn(t, dtypes.int64), (1,))
+    return found
 
 
 def as_int(tracer: Tracer, place: Any) -> Any:

@@ -28,7 +28,8 @@ from ...core.proxies.complex import ComplexProxy
 from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
-from .memory import cast, is_element, literal
+from .loops.data_sizes import of_step
+from .memory import cast, check_written, is_element, is_part, literal, with_indices
 from .numbers.stored_ints import of_size
 from .program_arrays import (
     ProgramArray,
@@ -37,9 +38,11 @@ from .program_arrays import (
     asked,
     found_in,
     given_back,
+    has_tensor,
     is_program,
     operand,
     plain,
+    traced_key,
     value_of,
     waits,
 )
@@ -100,6 +103,10 @@ OF_STEPS = _SUMS | _ANSWERS | _named("concatenate repeat roll tile where")
 def of_ufunc(tracer: Tracer, ufunc: np.ufunc, call: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A ufunc, or a method of one, of operands without tensors."""
     out = kwargs.get("out")
+    if call == "at" and issubclass(type(inputs[0]), ProgramArray) and any(map(has_tensor, inputs)):
+        if not _updated(tracer, ufunc, *inputs):
+            _settled(tracer, ufunc.at, inputs, kwargs)
+        return None
     given = list(found_in([*inputs, *(out or ())]))
     if not any(x._memory.is_traced for x in given) and not any(map(_is_number, inputs)):
         return _by_numpy(tracer, getattr(ufunc, call), inputs, kwargs)
@@ -136,6 +143,26 @@ def _computed(tracer: Tracer, ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Tenso
     tracer.may_be_slower |= bool(tracer.loops)
     result: Tensor = row.fn(*operands, name=name)
     return result
+
+
+def _updated(tracer: Tracer, ufunc: np.ufunc, x: ProgramArray, key: Any, *values: Any) -> bool:
+    """Whether `np.add.at(x, key, value)` and its like are an update of the program's: in x's own dtype."""
+    if len(values) != 1:
+        return False
+    (value,) = values
+    if issubclass(type(value), Tensor):
+        check_written(tracer, value, lambda: False)
+    kind = value.dtype if issubclass(type(value), Tensor) else _type(value)
+    if set(_attempt(lambda: ufunc.resolve_dtypes((x.dtype, kind, None))) or ()) != {x.dtype}:
+        return False
+    t = _cast_operand(tracer, value, x.dtype)
+    places = with_indices(key) if x.is_of_step or of_step(tracer, key) else traced_key(tracer, key, x._array)
+    found, places = x._value().clone(), places if type(places) is tuple else (places,)
+    update: Any = ufunc.at
+    if t is None or _attempt(lambda: [update(found, places, t)]) is None or not x._memory.becomes_traced():
+        return False
+    x[...] = found
+    return True
 
 
 def _is_number(x: Any) -> bool:
@@ -254,6 +281,8 @@ def of_function(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[s
     looks = name in _SHAPES or (name == "full_like" and not any(True for _ in found_in([args[1:], kwargs])))
     if (looks or name in _VIEWS) and name not in _OF_MANY:
         asked([args[1:], kwargs], f"np.{name}")
+    if name in ("real", "imag") and is_program(args[0]):
+        return getattr(args[0], name)
     if looks or not any(x._memory.is_traced for x in given):
         return _by_numpy(tracer, func, args, kwargs)
     if name in _VIEWS:
@@ -278,9 +307,11 @@ def _views(tracer: Tracer, make: Callable[[], Any], given: list[ProgramValue]) -
     """NumPy's views of the memory; None where it makes a copy."""
     result = make()
     parts = result if type(result) in (tuple, list) else [result]
-    bases = {(id(x._memory.base), x.dtype) for x in given}
-    if not all(isinstance(p, np.ndarray) and (id(p.base), p.dtype) in bases for p in parts):
-        return None
+    bases = {id(x._memory.base): x._memory.base for x in given}
+    for p in parts:
+        base = bases.get(id(p.base)) if isinstance(p, np.ndarray) else None
+        if base is None or (p.dtype != base.dtype and not is_part(p, base)):
+            return None
     return given_back(tracer, result, given)
 
 
@@ -430,6 +461,10 @@ def _with_scalars(tracer: Tracer, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple([value_of(tracer, x, scalar=True) if issubclass(type(x), Tensor) else x for x in inputs])
 
 
+def _by_rule(self: ProgramValue, ufunc: Any, call: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return of_ufunc(self._memory.tracer, ufunc, call, inputs, kwargs)
+
+
 def _of_function(self: ProgramValue, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
     if any(issubclass(kind, Tensor) for kind in types):
         return NotImplemented
@@ -438,5 +473,6 @@ def _of_function(self: ProgramValue, func: Any, types: Any, args: Any, kwargs: A
 
 for _name, _method in {
     "__array_ufunc__": _of_ufunc, "__array_function__": _of_function, "__getattr__": of_attribute,
+    "_by_numpy": _by_rule,
 }.items():  # fmt: skip
     setattr(ProgramValue, _name, _method)

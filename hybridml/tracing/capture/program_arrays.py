@@ -29,7 +29,7 @@ from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
 from ..bytecode import is_updated
 from .loops.data_sizes import of_data, of_step
-from .memory import Memory, SelectedMemory, as_int, base_of, cast, check_written, holds, literal, with_indices
+from .memory import Memory, SelectedMemory, as_int, base_of, cast, check_written, holds, is_part, literal, with_indices
 from .numbers.perhaps import element_at
 from .numbers.stored_ints import is_of_data, of_int, of_size
 from .selection import Selection
@@ -191,7 +191,7 @@ class ProgramArray(ProgramValue):
             return value_of(memory.tracer, memory.view(self._array[_keep_array(plain(key))]), scalar=True)
         if not (memory.is_traced or has_tensor(key)):
             return given_back(memory.tracer, self._array[plain(key)], (self,))
-        key, is_element = _traced_key(memory.tracer, key, self._array), _is_element(key, self.ndim)
+        key, is_element = traced_key(memory.tracer, key, self._array), _is_element(key, self.ndim)
         found = element_at(memory.tracer, self._value(), key) if is_element else self._value()[key]
         return value_of(memory.tracer, found, scalar=is_element)
 
@@ -213,7 +213,7 @@ class ProgramArray(ProgramValue):
             self._put(self._array[_keep_array(plain(key))], stored)
         else:
             whole = self._value()
-            whole[_traced_key(memory.tracer, key, self._array)] = cast(stored, self.dtype)
+            whole[traced_key(memory.tracer, key, self._array)] = cast(stored, self.dtype)
             if getattr(whole, "_view", None) is None and whole is not memory.tensor:
                 memory.write(self._array, whole)
 
@@ -356,6 +356,11 @@ def waits(value: Any) -> bool:
     return issubclass(kind, SelectedArray) or (issubclass(kind, Selection) and value.of is not None)
 
 
+def is_over(x: ProgramValue) -> bool:
+    """Whether elements wait that a region of the trace has chosen, a step of a loop, which has ended."""
+    return issubclass(type(x), SelectedArray) and x._selection.frame is not next(reversed(x._waits[0].frames), None)
+
+
 def plain(value: Any) -> Any:
     """A value with NumPy's arrays in the places of stand-ins, in lists, tuples, slices and dicts, too."""
     kind = type(value)
@@ -404,8 +409,9 @@ def given_back(tracer: Tracer, result: Any, given: Any = ()) -> Any:
     if memory is None:
         outside = any(base is owner for owner in _owners(given))
         return result if outside else ProgramArray(Memory(tracer, base), result.view())
-    # `b.real`, `b.view(int)` are NumPy's own, for whose sake the memory stays NumPy's.
-    return result if result.dtype != base.dtype else ProgramArray(memory, result.view())
+    # `b.view(int)` is NumPy's own, for whose sake the memory stays NumPy's.
+    own = result.dtype != base.dtype and not is_part(result, base)
+    return result if own else ProgramArray(memory, result.view())
 
 
 def _owners(given: Any) -> Iterator[Any]:
@@ -493,7 +499,7 @@ def _is_element(key: Any, ndim: int) -> bool:
     return len(parts) == ndim and all(is_dim(k) or not (isinstance(k, others) or np.ndim(k)) for k in parts)
 
 
-def _traced_key(tracer: Tracer, key: Any, array: np.ndarray) -> Any:
+def traced_key(tracer: Tracer, key: Any, array: np.ndarray) -> Any:
     """A key of tensors, with literals in the places of arrays; NumPy's error for one that does not fit."""
     if not has_tensor(key):
         array[plain(key)]

@@ -33,7 +33,7 @@ from ..capture.loops.one_memory import WHICH
 from ..capture.loops.step_tensors import is_part
 from ..capture.loops.taken import raises_in_vain
 from ..capture.numbers.perhaps import may_be_number
-from ..capture.program_arrays import ProgramArray, has_tensor
+from ..capture.program_arrays import ProgramArray, has_tensor, is_over
 from ..capture.subgraphs import enter, fresh, leave, snapshot, written_around
 from ..capture.tracer import Frame, Tracer
 from ..specialize.errors import StepByStep
@@ -127,7 +127,7 @@ class Capture(Questions):
             around = tracer.loops[-1] if tracer.loops else None
             if around is not None:
                 self.in_vain = around if around.vain is not None else around.in_vain
-            if not all(x._memory.becomes_traced() for r in tracer.arrays if (x := r()) is not None):
+            if not all(is_over(x) or x._memory.becomes_traced() for r in tracer.arrays if (x := r()) is not None):
                 self.refuse("NumPy has memory of an array")
             self.lists = lists_of_data(self)
             self.loop, variables = self.loop.with_variables(self.lists), self.frame.f_locals

@@ -113,7 +113,8 @@ def _is_tensor_like(value: Any, array: ProgramArray) -> bool:
 def is_new_array(value: Any) -> bool:
     """Whether an array is the whole of memory that the present step has made."""
     memory = value._memory
-    return memory.depth == len(memory.tracer.frames) and value._array.shape == memory.base.shape == memory.owner.shape
+    whole = value._array.shape == memory.base.shape == memory.owner.shape and value.dtype == memory.base.dtype
+    return whole and bool(memory.depth == len(memory.tracer.frames))
 
 
 def single_of(tracer: Tracer, start: Any, end: Any) -> Carry | None:

@@ -94,20 +94,21 @@ class Placed:
     strides: tuple[int, ...]
     start: int  # in bytes
     is_scalar: bool
+    dtype: np.dtype  # of a part of complex numbers it is not that of the memory
 
     @staticmethod
     def of(value: Any) -> Placed:
         array, owner = value._array, value._memory.owner
         start = array.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
-        return Placed(array.shape, array.strides, start, type(value) is ProgramScalar)
+        return Placed(array.shape, array.strides, start, type(value) is ProgramScalar, array.dtype)
 
     def of_memory(self, block: np.ndarray) -> Any:
         """The array, or scalar, in a block of C order."""
         if self.is_scalar:
             return block.reshape(-1)[0]
-        if self.shape == block.shape and self.strides == block.strides:
+        if (self.shape, self.strides, self.dtype) == (block.shape, block.strides, block.dtype):
             return block
-        return np.ndarray(self.shape, block.dtype, block, self.start, self.strides)
+        return np.ndarray(self.shape, self.dtype, block, self.start, self.strides)
 
 
 @record

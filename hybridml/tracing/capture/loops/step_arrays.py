@@ -147,6 +147,8 @@ def _of_steps(array: ProgramArray) -> Tensor:
     """The array as a tensor, which steps of a loop read and update."""
     if not array._memory.becomes_traced():
         raise Undecided(f"an array of {array.dtype.name}, which is NumPy's,")
+    if array.dtype != array._memory.base.dtype:
+        raise Undecided("a part of complex numbers")
     return array._value()
 
 
