@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -389,25 +390,29 @@ def through_float32(op: Op, args: tuple[Any, ...], params: dict[str, Any], run: 
     return tuple(rounded) if op.results else rounded[0]
 
 
-# Calls before there are native methods: where another process has compiled their code, and where none has.
-_BEFORE_LOADING, _IN_PYTHON = 32, 400
-_left = _IN_PYTHON
+# Seconds in Python before there are native methods: where another process has compiled their code, which takes 0.02 s
+# to load, and where none has: that takes 0.15 s, once per machine.
+_BEFORE_LOADING, _BEFORE_COMPILING = 0.002, 0.02
+_LONGEST = 2e-5  # that a call counts for: two have anything between them
+_left, _last = _BEFORE_COMPILING, 0.0
 _LEAST = 8192  # elements: smaller tensors wait for native methods, where compiling a row takes 50 ms
 # What makes them, compiling code or not, and says whether it has. `native_methods`, which stands above, registers it.
 installers: list[Callable[[bool], bool]] = []
 
 
 def count() -> None:
-    """Counts a call in Python of what may have a native method. Where these cannot be made, as with a full disk, the
-    Python ones stay, and a CompileWarning says so; deep in a program that recurs they are tried again later."""
-    global _left
+    """Counts the time of a call in Python of what may have a native method. Where these cannot be made, as with a full
+    disk, the Python ones stay, and a CompileWarning says so; deep in a program that recurs they are tried again later.
+    """
+    global _left, _last
     if not _left or interpreter_stack() is not None:  # a trace has no use for them
         return
-    _left -= 1
+    before, now = _left, perf_counter()
+    _left, _last = max(before - min(now - _last, _LONGEST), 0.0), now
     compiles = not _left
-    if not compiles and _left != _IN_PYTHON - _BEFORE_LOADING:
+    if not compiles and not _left <= _BEFORE_COMPILING - _BEFORE_LOADING < before:
         return
-    _left = _left or _IN_PYTHON
+    _left = _left or _BEFORE_COMPILING
     try:
         if installers[0](compiles):
             _left = 0
