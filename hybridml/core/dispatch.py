@@ -8,6 +8,7 @@ all others.
 from __future__ import annotations
 
 import functools
+import operator
 import warnings
 from collections.abc import Callable, Sequence
 from time import perf_counter
@@ -318,8 +319,10 @@ def _wanted(op: Op, args: Sequence[Any]) -> Sequence[np.dtype] | None:
         return _weak_fits[op, *kinds]
     except KeyError:
         wanted = _promoted(op, kinds)
-        found = _weak_fits[op, *kinds] = None if wanted == kinds else wanted  # the hot path has refused its own
-        return found
+        if wanted is not None and all(map(operator.is_, wanted, kinds)):  # which the hot path has refused
+            wanted = None
+        _weak_fits[op, *kinds] = wanted
+        return wanted
 
 
 def _brought_to(wanted: Sequence[np.dtype], args: Sequence[Any]) -> Sequence[Tensor]:
