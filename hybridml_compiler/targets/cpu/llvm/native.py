@@ -380,8 +380,8 @@ def native(result: str, *arguments: str | Struct, name: str = "") -> Callable[[C
 
 
 def text(name: str, cpu: CpuSpec, *functions: Native, optimized: Sequence[str] = ()) -> str:
-    """LLVM IR of a module with these functions, and all that they call. Where some are `optimized`, by their names, LLVM
-    takes a third of its time for the others, whose registers it chooses as well."""
+    """LLVM IR of a module with these functions, and all that they call. Where some are `optimized`, by their names,
+    LLVM takes a third of its time for the others, whose registers it chooses as well."""
     module = Module(name, cpu, NativeBuilder)
     for function in functions:
         function.define(module)
