@@ -8,7 +8,6 @@ all others.
 from __future__ import annotations
 
 import functools
-import operator
 import warnings
 from collections.abc import Callable, Sequence
 from time import perf_counter
@@ -26,7 +25,7 @@ from hybridml_compiler.ops.memory_order import order_of
 from hybridml_compiler.ops.op import REQUIRED, Op, hash_key, size_key
 from hybridml_compiler.ops.promotion import input_dtypes
 from hybridml_compiler.ops.table import OPS
-from hybridml_compiler.sizes.dims import Dim, hint, is_dim
+from hybridml_compiler.sizes.dims import Dim, is_dim
 
 from . import aliasing
 from .autodiff.history import record
@@ -38,6 +37,7 @@ from .interpreter import Interpreter, interpreter_stack
 from .library import MISS, compiled, factories, is_early, missed
 from .nested import Nesting
 from .precision.autocast import Autocast, autocast_around
+from .precision.operands import brought_to, is_numpys, promoted_dtypes, scalar_aval, wanted_dtypes
 from .proxies.base import concrete_value
 from .proxies.integer import IntProxy
 from .proxies.scalar import ScalarProxy, tensor_of
@@ -74,10 +74,6 @@ def _operand(op: Op, position: int, value: Any, interp: Interpreter[Tensor]) -> 
     )
 
 
-def _scalar_aval(value: bool | int | float | complex) -> Aval:
-    return Aval((), dtypes.of_scalar(hint(value)), weak=True)  # a size is an int
-
-
 def operands(
     op: Op, values: Sequence[Any], interp: Interpreter[Tensor], arithmetic: bool = False
 ) -> tuple[list[Tensor], list[Aval]]:
@@ -88,7 +84,7 @@ def operands(
     given = [_operand(op, k, v, interp) for k, v in enumerate(values)]
     if op.kind != "elementwise" or op is _pow:  # x**2 is a multiplication, and the program for it another
         given = [concrete_value(v) for v in given]
-    avals = [aval_of(v) if isinstance(v, Tensor) else _scalar_aval(v) for v in given]
+    avals = [aval_of(v) if isinstance(v, Tensor) else scalar_aval(v) for v in given]
     if any(isinstance(v, Tensor) and type(v).is_element for v in given):
         avals = [_beside(v, a, avals) for v, a in zip(given, avals, strict=True)]
     if op is _astype and isinstance(given[0], Tensor):
@@ -135,11 +131,11 @@ def slow(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool
             args = tuple([a.item() if isinstance(a, np.generic) and not _is_narrow(a) else a for a in args])
         if level is None and _LOCAL.issuperset(map(type, args)):
             args = tuple([adopt(a) if type(a) is _ndarray else a for a in args])
-            wanted = _wanted(op, args)
-            if not (wanted and _is_numpys(op, args, wanted)) and _is_native(op, args):
+            wanted = wanted_dtypes(op, args)
+            if not (wanted and is_numpys(op, args, wanted)) and _is_native(op, args):
                 return by_native_call(op, arithmetic)(*args)
             if wanted is not None:
-                return op.fn(*_brought_to(wanted, args))
+                return op.fn(*brought_to(wanted, args))
         if level is not None and isinstance(level.interpreter, Nesting) and autocast_around() is None:
             nested = _nested(op, args, level.interpreter)
             if nested is not None:
@@ -277,9 +273,9 @@ def general(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: b
             if issubclass(type(a), StandIn) and (found := a._applied(op, args, params)) is not None:
                 return found
     if op.kind == "elementwise" and interpreter_stack() is None:
-        wanted = _wanted(op, args)
+        wanted = wanted_dtypes(op, args)
         if wanted is not None:
-            return op.fn(*_brought_to(wanted, args))
+            return op.fn(*brought_to(wanted, args))
     casting = autocast_around()
     if casting is not None:
         args = casting.widened(op, args)
@@ -307,62 +303,14 @@ def general(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: b
     return outs if op.results else outs[0]
 
 
-_weak_fits: dict[tuple[Any, ...], Sequence[np.dtype] | None] = {}
-_NUMBERS = frozenset((float, int, bool, complex))
-
-
-def _wanted(op: Op, args: Sequence[Any]) -> Sequence[np.dtype] | None:
-    """The dtypes that operands are brought to for the hot path, where their own alone decide: of `x * 2.0` (1.5 us) or
-    `mask * x` (3 us, 20 in general)."""
-    kinds = tuple([a._array.dtype if type(a) is Tensor else type(a) for a in args])
-    try:
-        return _weak_fits[op, *kinds]
-    except KeyError:
-        wanted = _promoted(op, kinds)
-        if wanted is not None and all(map(operator.is_, wanted, kinds)):  # which the hot path has refused
-            wanted = None
-        _weak_fits[op, *kinds] = wanted
-        return wanted
-
-
-def _brought_to(wanted: Sequence[np.dtype], args: Sequence[Any]) -> Sequence[Tensor]:
-    return [
-        constant(a, dtype) if type(a) is not Tensor else a if a._array.dtype is dtype else _astype.fn(a, dtype)
-        for a, dtype in zip(args, wanted, strict=True)
-    ]
-
-
-def _is_numpys(op: Op, args: Sequence[Any], wanted: Sequence[np.dtype]) -> bool:
-    """Whether the hot path is NumPy's function on operands as they are, which no program is faster than: one for
-    `x * 0.5` of 200 x 220 took twice the time, and 30 ms to compile."""
-    as_they_are = all([type(a) is not Tensor or a._array.dtype is d for a, d in zip(args, wanted, strict=True)])
-    return as_they_are and isinstance(op.eager, np.ufunc)
-
-
 def _nested(op: Op, args: Sequence[Any], nesting: Nesting) -> Sequence[Tensor] | None:
     """The operands for an interpreter that stands on another, which are its own, and numbers."""
     own = [nesting.owns(a) and not type(a._array.tensor).is_number for a in args]
     kinds = tuple([a._array.dtype if mine else type(a) for a, mine in zip(args, own, strict=True)])
-    wanted = _promoted(op, kinds)
+    wanted = promoted_dtypes(op, kinds)
     if wanted is None or any([mine and k is not d for mine, k, d in zip(own, kinds, wanted, strict=True)]):
         return None
     return [a if mine else nesting.constant(constant(a, d)) for a, d, mine in zip(args, wanted, own, strict=True)]
-
-
-@functools.cache
-def _promoted(op: Op, kinds: tuple[Any, ...]) -> Sequence[np.dtype] | None:
-    """The dtypes of operands, by dtype or class of each; None where more is to be converted than numbers."""
-    given = [k for k in kinds if isinstance(k, np.dtype)]
-    if not given or any(map(dtypes.is_narrow, given)) or op.kind != "elementwise" or op.params:
-        return None
-    if not all(isinstance(k, np.dtype) or k in _NUMBERS for k in kinds):
-        return None
-    try:
-        wanted = input_dtypes(op, [Aval((), k) if isinstance(k, np.dtype) else _scalar_aval(k()) for k in kinds])
-    except DTypeError:  # whose words have the shapes
-        return None
-    known = {*given, *(dtypes.complex_of(d) for d in given if d.kind == "f")}
-    return wanted if all(d in known or d.kind not in "fc" for d in wanted) else None  # no default float of now
 
 
 # Kinds that move data, whatever it is. All others compute on bfloat16 and float16 in float32.

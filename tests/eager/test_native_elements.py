@@ -233,5 +233,5 @@ def test_operands_of_several_dtypes(dtype: str, other: str, monkeypatch: pytest.
     ]
     with np.errstate(all="ignore"):
         found = [outcome(*call) for call in calls]
-        monkeypatch.setattr(dispatch, "_wanted", lambda op, args: None)
+        monkeypatch.setattr(dispatch, "wanted_dtypes", lambda op, args: None)
         assert found == [outcome(*call) for call in calls]
