@@ -34,13 +34,15 @@ if TYPE_CHECKING:
 def _evaluate(name: str, *arrays: np.ndarray) -> np.ndarray:
     """Eager transcendentals: rows know no loops, so the two meet here. The compiler is loaded at the first use."""
     try:
-        from .targets.cpu.eager.elementary import elementary, transcendental
+        from .targets.cpu.eager.elementary import transcendental
 
-        elementary("exp", "f", 1)
+        found = transcendental(name, *arrays)
     except ImportError:  # no llvmlite on this platform: the same polynomials through NumPy
         from .loops.evaluate import transcendental
+
+        found = transcendental(name, *arrays)
     hooks.transcendental = transcendental
-    return transcendental(name, *arrays)
+    return found
 
 
 def _bits(state: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

@@ -24,6 +24,6 @@ autodiff/           the tape and the engine that walks it backward, and the reve
 devices/            calls of rows on a device whose like has come before; DLPack: memory shared with other libraries
 batching/           the interpreter behind `vmap`, and its rules
 forward/            the interpreter behind `jvp`, and its rules
-precision/          float16 and bfloat16: composites that compute in float32, `autocast`
+precision/          float16 and bfloat16: composites that compute in float32, `autocast`; dtypes of operands
 proxies/            stand-ins for Python numbers and NumPy arrays inside a trace
 """

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from hybridml_compiler.ops.memory_order import order_of
 from hybridml_compiler.ops.op import REQUIRED, Op, hash_key, size_key
 from hybridml_compiler.ops.promotion import input_dtypes
 from hybridml_compiler.ops.table import OPS
-from hybridml_compiler.sizes.dims import Dim, hint, is_dim
+from hybridml_compiler.sizes.dims import Dim, is_dim
 
 from . import aliasing
 from .autodiff.history import record
@@ -36,6 +37,7 @@ from .interpreter import Interpreter, interpreter_stack
 from .library import MISS, compiled, factories, is_early, missed
 from .nested import Nesting
 from .precision.autocast import Autocast, autocast_around
+from .precision.operands import brought_to, is_numpys, promoted_dtypes, scalar_aval, wanted_dtypes
 from .proxies.base import concrete_value
 from .proxies.integer import IntProxy
 from .proxies.scalar import ScalarProxy, tensor_of
@@ -72,10 +74,6 @@ def _operand(op: Op, position: int, value: Any, interp: Interpreter[Tensor]) -> 
     )
 
 
-def _scalar_aval(value: bool | int | float | complex) -> Aval:
-    return Aval((), dtypes.of_scalar(hint(value)), weak=True)  # a size is an int
-
-
 def operands(
     op: Op, values: Sequence[Any], interp: Interpreter[Tensor], arithmetic: bool = False
 ) -> tuple[list[Tensor], list[Aval]]:
@@ -86,7 +84,7 @@ def operands(
     given = [_operand(op, k, v, interp) for k, v in enumerate(values)]
     if op.kind != "elementwise" or op is _pow:  # x**2 is a multiplication, and the program for it another
         given = [concrete_value(v) for v in given]
-    avals = [aval_of(v) if isinstance(v, Tensor) else _scalar_aval(v) for v in given]
+    avals = [aval_of(v) if isinstance(v, Tensor) else scalar_aval(v) for v in given]
     if any(isinstance(v, Tensor) and type(v).is_element for v in given):
         avals = [_beside(v, a, avals) for v, a in zip(given, avals, strict=True)]
     if op is _astype and isinstance(given[0], Tensor):
@@ -133,11 +131,11 @@ def slow(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: bool
             args = tuple([a.item() if isinstance(a, np.generic) and not _is_narrow(a) else a for a in args])
         if level is None and _LOCAL.issuperset(map(type, args)):
             args = tuple([adopt(a) if type(a) is _ndarray else a for a in args])
-            if _is_native(op, args):
+            wanted = wanted_dtypes(op, args)
+            if not (wanted and is_numpys(op, args, wanted)) and _is_native(op, args):
                 return by_native_call(op, arithmetic)(*args)
-            fast = _with_numbers(op, args)
-            if fast is not None:
-                return op.fn(*fast)
+            if wanted is not None:
+                return op.fn(*brought_to(wanted, args))
         if level is not None and isinstance(level.interpreter, Nesting) and autocast_around() is None:
             nested = _nested(op, args, level.interpreter)
             if nested is not None:
@@ -276,9 +274,9 @@ def general(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: b
             if issubclass(type(a), StandIn) and (found := a._applied(op, args, params)) is not None:
                 return found
     if op.kind == "elementwise" and interpreter_stack() is None:
-        fast = _with_numbers(op, args)
-        if fast is not None:
-            return op.fn(*fast)
+        wanted = wanted_dtypes(op, args)
+        if wanted is not None:
+            return op.fn(*brought_to(wanted, args))
     casting = autocast_around()
     if casting is not None:
         args = casting.widened(op, args)
@@ -306,45 +304,14 @@ def general(op: Op, args: tuple[Any, ...], params: dict[str, Any], arithmetic: b
     return outs if op.results else outs[0]
 
 
-_weak_fits: dict[tuple[Any, ...], Sequence[np.dtype] | None] = {}
-_NUMBERS = frozenset((float, int, bool, complex))
-
-
-def _with_numbers(op: Op, args: Sequence[Any]) -> Sequence[Tensor] | None:
-    """`x * 2.0` with a number that takes the tensor's dtype: the operands for the hot path (1.5 us, 6 in general)."""
-    kinds = [a._array.dtype if type(a) is Tensor else type(a) for a in args]
-    try:
-        wanted = _weak_fits[op, *kinds]
-    except KeyError:
-        wanted = _weak_fits[op, *kinds] = None if _NUMBERS.isdisjoint(kinds) else _promoted(op, tuple(kinds))
-    if wanted is None:
-        return None
-    return [a if type(a) is Tensor else constant(a, dtype) for a, dtype in zip(args, wanted, strict=True)]
-
-
 def _nested(op: Op, args: Sequence[Any], nesting: Nesting) -> Sequence[Tensor] | None:
     """The operands for an interpreter that stands on another, which are its own, and numbers."""
     own = [nesting.owns(a) and not type(a._array.tensor).is_number for a in args]
-    wanted = _promoted(op, tuple([a._array.dtype if mine else type(a) for a, mine in zip(args, own, strict=True)]))
-    if wanted is None:
+    kinds = tuple([a._array.dtype if mine else type(a) for a, mine in zip(args, own, strict=True)])
+    wanted = promoted_dtypes(op, kinds)
+    if wanted is None or any([mine and k is not d for mine, k, d in zip(own, kinds, wanted, strict=True)]):
         return None
     return [a if mine else nesting.constant(constant(a, d)) for a, d, mine in zip(args, wanted, own, strict=True)]
-
-
-@functools.cache
-def _promoted(op: Op, kinds: tuple[Any, ...]) -> Sequence[np.dtype] | None:
-    """The dtypes of operands, by dtype or class of each; None where more is to be converted than numbers."""
-    given = [k for k in kinds if isinstance(k, np.dtype)]
-    if not given or any(map(dtypes.is_narrow, given)) or op.kind != "elementwise" or op.params:
-        return None
-    if not all(isinstance(k, np.dtype) or k in _NUMBERS for k in kinds):
-        return None
-    try:
-        wanted = input_dtypes(op, [Aval((), k) if isinstance(k, np.dtype) else _scalar_aval(k()) for k in kinds])
-    except DTypeError:  # whose words have the shapes
-        return None
-    fits = given == [d for k, d in zip(kinds, wanted, strict=True) if isinstance(k, np.dtype)]
-    return wanted if fits and all(d in given or d.kind not in "fc" for d in wanted) else None  # no default float of now
 
 
 # Kinds that move data, whatever it is. All others compute on bfloat16 and float16 in float32.
@@ -390,25 +357,29 @@ def through_float32(op: Op, args: tuple[Any, ...], params: dict[str, Any], run: 
     return tuple(rounded) if op.results else rounded[0]
 
 
-# Calls before there are native methods: where another process has compiled their code, and where none has.
-_BEFORE_LOADING, _IN_PYTHON = 32, 400
-_left = _IN_PYTHON
+# Seconds in Python before there are native methods: where another process has compiled their code, which takes 0.02 s
+# to load, and where none has: that takes 0.15 s, once per machine.
+_BEFORE_LOADING, _BEFORE_COMPILING = 0.002, 0.02
+_LONGEST = 2e-5  # that a call counts for: two have anything between them
+_left, _last = _BEFORE_COMPILING, 0.0
 _LEAST = 8192  # elements: smaller tensors wait for native methods, where compiling a row takes 50 ms
 # What makes them, compiling code or not, and says whether it has. `native_methods`, which stands above, registers it.
 installers: list[Callable[[bool], bool]] = []
 
 
 def count() -> None:
-    """Counts a call in Python of what may have a native method. Where these cannot be made, as with a full disk, the
-    Python ones stay, and a CompileWarning says so; deep in a program that recurs they are tried again later."""
-    global _left
+    """Counts the time of a call in Python of what may have a native method. Where these cannot be made, as with a full
+    disk, the Python ones stay, and a CompileWarning says so; deep in a program that recurs they are tried again later.
+    """
+    global _left, _last
     if not _left or interpreter_stack() is not None:  # a trace has no use for them
         return
-    _left -= 1
+    before, now = _left, perf_counter()
+    _left, _last = max(before - min(now - _last, _LONGEST), 0.0), now
     compiles = not _left
-    if not compiles and _left != _IN_PYTHON - _BEFORE_LOADING:
+    if not compiles and not _left <= _BEFORE_COMPILING - _BEFORE_LOADING < before:
         return
-    _left = _left or _IN_PYTHON
+    _left = _left or _BEFORE_COMPILING
     try:
         if installers[0](compiles):
             _left = 0

@@ -120,7 +120,7 @@ def _way(op: Op, arrays: Sequence[np.ndarray], params: Mapping[str, Any]) -> _Wa
     pointwise = _pointwise(op, arrays) if op.kind == "elementwise" and not params else None
     if pointwise is None:
         return _of_signature(op, arrays, params)
-    return _new_result(arrays[0].shape, *pointwise, op.body is not None)
+    return _new_result(_largest(arrays).shape, *pointwise, op.body is not None)
 
 
 def _by_numpy(op: Op, params: Mapping[str, Any]) -> _Way:
@@ -243,7 +243,7 @@ _Fill = Callable[[Sequence[np.ndarray], np.ndarray], None]
 def _pointwise(op: Op, arrays: Sequence[np.ndarray]) -> tuple[_Fill, np.dtype] | None:
     """The function that fills an array with the result, and its dtype, over operands of one shape, or of one element;
     None where they are others."""
-    shape = arrays[0].shape
+    shape = _largest(arrays).shape
     if not all([_is_plain(a) and (a.shape == shape or (a.size == 1 and a.ndim <= len(shape))) for a in arrays]):
         return None
     single = tuple([a.size == 1 or _is_uniform(a) for a in arrays])
@@ -256,6 +256,10 @@ def _pointwise(op: Op, arrays: Sequence[np.ndarray]) -> tuple[_Fill, np.dtype] |
         kernel(*arrays, out)
 
     return (fill_from_some if any(single) else fill), result
+
+
+def _largest(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    return max(arrays, key=lambda a: (a.size, a.ndim))
 
 
 def _new_result(shape: tuple[int, ...], fill: _Fill, dtype: np.dtype, may_stop: bool) -> _Way:

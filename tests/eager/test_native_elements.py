@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import operator
 import pickle
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy._core.multiarray import get_handler_name
 
 import hybridml as hm
-from hybridml.core import native_methods
+from hybridml.core import dispatch, native_methods
 from hybridml.core.library import missed
 from hybridml.core.tensor import Tensor
+from hybridml_compiler.compile_policy import KEPT, OPERATION
+from hybridml_compiler.targets.cpu.runtime import allocation
 from tests.support.native_methods import DTYPES, SHAPES, alone, outcome, tensor, values
 
 pytestmark = pytest.mark.usefixtures("native")
@@ -197,3 +202,36 @@ def test_powers_of_elements() -> None:
     for base in (2, 2.0, 10.0, 0.3, 1j):
         for t in (x, x[0]):
             assert outcome(Tensor.__rpow__, t, base) == outcome(native_methods.fallbacks["__rpow__"], t, base), base
+
+
+@pytest.mark.parametrize("size", [KEPT // 8 - 1, KEPT // 8, OPERATION - 1])
+def test_larger_results_are_in_memory_that_is_kept(size: int) -> None:
+    a, b = np.random.default_rng(0).random((2, size))
+    x, y = hm.asarray(a), hm.asarray(b)
+    allocation.handler()
+    functions = (lambda x, y: x + y, lambda x, y: 0.5 * x, lambda x, y: x > y, lambda x, y: y.clone() - x)
+    expected = [a + b, 0.5 * a, a > b, b - a, b - 0.5 * a]
+    with alone():
+        found = [function(x, y) for function in functions]
+        y -= found[1]
+    for t, array in zip((*found, y), expected, strict=True):
+        assert t.dtype == array.dtype and np.array_equal(t.numpy(), array)
+    if sys.platform == "linux":
+        kept = [get_handler_name(t._array) == "hybridml" for t in found]
+        assert kept == [8 * size >= KEPT, 8 * size >= KEPT, False, 8 * size >= KEPT]
+
+
+@pytest.mark.parametrize("other", [*DTYPES, "int", "float", "complex"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_operands_of_several_dtypes(dtype: str, other: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, numbers = tensor(dtype, "turned"), {"int": 3, "float": 0.5, "complex": 2 - 1j}
+    y = numbers[other] if other in numbers else tensor(other, "turned")[:, 1:2]
+    calls = [
+        (function, *given)
+        for function in (operator.add, operator.mul, operator.lt, hm.maximum, hm.atan2, hm.logical_and, operator.pow)
+        for given in ((x, y), (y, x))
+    ]
+    with np.errstate(all="ignore"):
+        found = [outcome(*call) for call in calls]
+        monkeypatch.setattr(dispatch, "wanted_dtypes", lambda op, args: None)
+        assert found == [outcome(*call) for call in calls]

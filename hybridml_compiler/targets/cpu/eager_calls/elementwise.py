@@ -21,15 +21,15 @@ from .objects import (
     dtype_row,
     fails,
     kind_of,
-    new_array,
     new_reference,
+    new_result,
     of_array,
     operand,
     operand_room,
     slot,
     writes,
 )
-from .tables import AXES, DTYPE, INTEGER, LOOP, MOST, OPERAND, ROW, TRUTH
+from .tables import AXES, DTYPE, INTEGER, LOOP, OPERAND, ROW, TRUTH
 
 
 def _at(table: Any, k: Any) -> Any:
@@ -92,7 +92,7 @@ def _loops(c: NativeBuilder, loop: Record, inputs: Sequence[Record], target: Rec
                 for j, step in enumerate(found):
                     _at(steps, axes.value * count + j).store(step.value)
                 axes.value += 1
-    fails(c, size.value <= MOST)
+    fails(c, size.value <= loop["most"])
     with c.if_then(axes.value == 0):
         lengths.store(1)
         for j in range(count):
@@ -105,7 +105,7 @@ def _loops(c: NativeBuilder, loop: Record, inputs: Sequence[Record], target: Rec
         (pointers + WORD * (count - 1)).store(target["data"])
         result.value = c.append("inttoptr i64 1 to ptr", KINDS["ptr"])
     with c.if_then(target.pointer == 0):
-        made = new_array(c, loop["descr"], total, dims)
+        made = new_result(c, loop["descr"], total, dims, size.value * loop["nbytes"])
         with c.if_then(made == 0, likely=False):
             c.extern("void", "PyErr_Clear")
             c.ret(0)

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..structs import WORD, words
 from .copies import moved
-from .tables import LOOP, ROW
+from .tables import LOOP, MOST, ROW
 
 KERNEL = words("*code", "inputs", "nbytes", "result_nbytes")  # of operands of one dtype
 _Key = tuple[str, str, int]  # an instruction, the character of a dtype, the number of operands
@@ -47,7 +47,7 @@ def _fill(row: Any, place: int, key: _Key) -> None:
     code, result = _compiled[key]
     kernel = (ctypes.c_int64 * len(KERNEL.fields))(code, inputs, np.dtype(dtype).itemsize, result.itemsize)
     _kept.append(kernel)
-    values = (_loop[0], ctypes.addressof(kernel), id(result), result.itemsize)
+    values = (_loop[0], ctypes.addressof(kernel), id(result), result.itemsize, MOST)
     for k in range(len(values) - 1, -1, -1):  # the loop, by which it is known to be there, comes last
         row[place + k] = values[k]
 

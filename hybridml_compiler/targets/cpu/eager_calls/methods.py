@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from hybridml_compiler import dtypes
+from hybridml_compiler.compile_policy import OPERATION
 from hybridml_compiler.errors import DTypeError, ManyIndicesError, NoIndexError
 
 from ....record import record
@@ -35,7 +36,10 @@ _API = (
     "PyObject_ClearWeakRefs", "PyObject_Free", "PyObject_GC_Del", "PyObject_GC_Track", "PyObject_GC_UnTrack",
     "PyObject_GC_IsFinalized", "_Py_NewReference",
 )  # fmt: skip
-_NUMPY = {"PyArray_NewFromDescr": 94, "PyArray_SetBaseObject": 282}  # slots of NumPy's C-API table
+# Slots of NumPy's C-API table.
+_NUMPY = {
+    "PyArray_NewFromDescr": 94, "PyArray_SetBaseObject": 282, "PyDataMem_SetHandler": allocation.SET_HANDLER
+}  # fmt: skip
 _SLOTS = ("_array", "_made", "_node", "_version", "_view")
 _DTYPES = (
     dtypes.float64, dtypes.float32, dtypes.int64, dtypes.bool_, dtypes.int32, dtypes.int16, dtypes.int8, dtypes.uint64,
@@ -73,7 +77,8 @@ def _source(methods: Mapping[str, Method]) -> jit.Source:
         return text({name: does for name, does in given.items() if does in _SLOTTED})
 
     about = f"eager calls {object_layout.layout()} {given}"
-    return jit.emitted_source(about, emit, "targets.cpu.eager_calls.*", "targets.cpu.python_entry.object_layout")
+    emitters = "targets.cpu.eager_calls.*", "targets.cpu.python_entry.object_layout", "compile_policy"
+    return jit.emitted_source(about, emit, *emitters)
 
 
 def is_kept(methods: Mapping[str, Method]) -> bool:
@@ -120,6 +125,7 @@ def native_methods(
         **{name: ctypes.addressof(text) for name, text in _TEXTS.items()},
         "hml_common": table([_common(one, other) for one in _DTYPES for other in _DTYPES]),
         "hml_n_dtypes": table([len(_DTYPES)]),
+        "hml_handler": ctypes.addressof(allocation.own),
         "hml_ufuncs": table([rows[name] for name in ufuncs]),
         "hml_n_ufuncs": table([len(ufuncs)]),
     }  # fmt: skip
@@ -223,7 +229,7 @@ def _row(method: Method) -> list[int]:
 
 
 def _copies(dtype: np.dtype, loop: int) -> list[int]:
-    return [loop, dtype.itemsize, id(dtype), dtype.itemsize]
+    return [loop, dtype.itemsize, id(dtype), dtype.itemsize, OPERATION - 1]
 
 
 _CONSTANTS: dict[str, object] = {
@@ -296,5 +302,6 @@ def _loops(ufunc: Any) -> dict[str, list[int]]:
         inputs, _, result = types.partition("->")
         if result in _CHARS and inputs not in found:
             made = _CHARS[result]
-            found[inputs] = [its.functions[k] or 0, its.data[k] or 0 if its.data else 0, id(made), made.itemsize]
+            loop = its.functions[k] or 0, its.data[k] or 0 if its.data else 0
+            found[inputs] = [*loop, id(made), made.itemsize, OPERATION - 1]
     return found

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ....compile_policy import KEPT
 from ..llvm.native import KINDS, NULL, Label, Literal, NativeBuilder, Record, i32, native
 from ..python_entry.object_layout import ALIGNED, layout
 from ..structs import WORD
@@ -140,6 +141,22 @@ def new_array(
     c.extern("void", "Py_IncRef", descr)  # which the call takes
     form = (c.symbol("hml_ndarray"), descr, c.trunc(nd, KINDS["i32"]), dims, strides, data, flags, NULL)
     return c.extern("ptr", "PyArray_NewFromDescr", *form)
+
+
+@native("ptr", "ptr", "i64", "ptr", "i64")
+def new_result(c: NativeBuilder, descr: Any, nd: Any, dims: Any, nbytes: Any) -> None:
+    """A new array, in memory that is kept when it is freed where it is large; 0 where there is no such memory yet, or
+    with an exception set."""
+    with c.if_then(nbytes < KEPT, likely=True):
+        c.ret(new_array(c, descr, nd, dims))
+    handler = c.symbol("hml_handler").load("ptr")
+    fails(c, handler != 0)
+    before = c.extern("ptr", "PyDataMem_SetHandler", handler)
+    fails(c, before != 0)
+    made = new_array(c, descr, nd, dims)
+    c.extern("void", "Py_DecRef", c.extern("ptr", "PyDataMem_SetHandler", before))
+    c.extern("void", "Py_DecRef", before)
+    c.ret(made)
 
 
 def list_items(of: Any) -> Any:

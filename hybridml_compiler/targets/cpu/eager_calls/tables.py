@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..structs import words
 
 AXES = 16  # at most, of a result
-MOST = 24000  # elements of a result; larger ones are in memory that is kept, and run on all cores
+MOST = 24000  # elements of a result of kernels, which larger ones run on all cores
 SMALL_PRODUCT = 8192  # sums of products
 
 # Elements of numbers: where they are, and in what steps. Steps of axes that are looked at once are those of an array.
@@ -18,7 +18,8 @@ INTEGER, SINGLE, DOUBLE, TRUTH, COMPLEX, OTHER = range(6)
 # whether integers become the default float, then a `LOOP` for each dtype.
 ROW = words("*fallback", "differentiable", "*ufunc", "arity", "mixes", "floats")
 WRITE, WRITES = words("stamp", "known_user", "instruction"), 4096  # the last writes in place, by their stamps
-LOOP = words("*loop", "*data", "*descr", "nbytes")  # NumPy's inner loop, the dtype and the bytes of its results
+# NumPy's inner loop, the dtype and the bytes of its results, and the elements that one may have.
+LOOP = words("*loop", "*data", "*descr", "nbytes", "most")
 COMPARISONS = ("lt", "le", "eq", "ne", "gt", "ge")  # in the order of CPython's numbers for them
 
 

@@ -379,9 +379,14 @@ def native(result: str, *arguments: str | Struct, name: str = "") -> Callable[[C
     return lambda body: Native(body, result, arguments, name or body.__name__)
 
 
-def text(name: str, cpu: CpuSpec, *functions: Native) -> str:
-    """LLVM IR of a module with these functions, and all that they call."""
+def text(name: str, cpu: CpuSpec, *functions: Native, optimized: Sequence[str] = ()) -> str:
+    """LLVM IR of a module with these functions, and all that they call. Where some are `optimized`, by their names,
+    LLVM takes a third of its time for the others, whose registers it chooses as well."""
     module = Module(name, cpu, NativeBuilder)
     for function in functions:
         function.define(module)
+    if optimized:
+        made = {value for value in module.globals.values() if isinstance(value, Function) and value.blocks}
+        for value in made - {module.globals[often] for often in optimized}:
+            value.attributes |= {"noinline", "optnone"}
     return str(module)

@@ -32,6 +32,9 @@ _LIBRARY = ("mmap", "munmap", "madvise", "memset", "memcpy")
 _PYTHON = ("PyObject_Vectorcall", "Py_DecRef")
 
 
+own = ctypes.c_int64(0)  # the address of our handler once it is made, for native code
+
+
 class Handling(NamedTuple):
     """Our handler; what calls a function under it; addresses of the handler's functions `hml_malloc` and others."""
 
@@ -90,11 +93,12 @@ def handler() -> Handling:
     code = loader.load([jit.compile_source(_source())], imports, [*names, "hml_with_handler"])
     struct = _Handler(b"hybridml", 1, None, *map(code.address, names))
     new = loader.python_api(ctypes.py_object, "PyCapsule_New", ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
-    own = new(ctypes.addressof(struct), _NAME, None)
-    # An array may be freed after everything of Python's is gone.
-    loader.python_api(None, "Py_IncRef", ctypes.py_object)((code, struct))
+    capsule = new(ctypes.addressof(struct), _NAME, None)
+    # An array may be made or freed after everything of Python's is gone.
+    loader.python_api(None, "Py_IncRef", ctypes.py_object)((code, struct, capsule))
     with_handler = builtin("with_handler", code.address("hml_with_handler"))
-    return Handling(own, partial(with_handler, own), {name: code.address(name) for name in names})
+    own.value = id(capsule)
+    return Handling(capsule, partial(with_handler, capsule), {name: code.address(name) for name in names})
 
 
 def numpy_function(slot: int) -> int:
