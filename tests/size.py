@@ -117,7 +117,8 @@ BUDGETS = {
     ),
     "hybridml_compiler/graph": Budget(
         2040,
-        "operations counted by a watch (5); whether steps of a loop need each other (180); types of rows over steps, remembered (35); "
+        "operations counted by a watch (5); "
+        "whether steps of a loop need each other (180); types of rows over steps, remembered (35); "
         "symbols of steps in text and digest (50); "
         "checks: errors that are owed whether or not a result is read; devices; what a walk has seen, by bits; "
         "functions of an element with several results",
