@@ -38,6 +38,6 @@ def with_parts(grad: SparseGradient, add: Callable[[int, Tensor], Tensor]) -> Sp
 def form_of(grad: Tensor | SparseGradient | None) -> Any:
     """Returns what a program relies on of a gradient: None, the dtype of a tensor, or number and dtypes of the rows."""
     if type(grad) is not SparseGradient:
-        return None if grad is None else grad.dtype
+        return None if grad is None else (grad.dtype,)  # in a tuple, as NumPy's float64 == None
     rows, values = parts_of(grad)
     return rows.shape, rows.dtype, values.dtype, grad.is_coalesced(), values.requires_grad
