@@ -95,7 +95,7 @@ def _ldl(x: Array, hermitian: bool, check: bool) -> tuple[Array, Array, Array]:
         pivots[index], zeros[index] = _factor(a[index], hermitian)
         if check and zeros[index]:
             raise LinAlgError(f"ldl_factor: {which(x, index)} is singular: D is zero in column {zeros[index] - 1}")
-    return np.tril(a), pivots, zeros
+    return np.ascontiguousarray(np.tril(a)), pivots, zeros
 
 
 def _places(pivots: Array) -> tuple[Array, Array, Array]:

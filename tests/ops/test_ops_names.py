@@ -22,20 +22,20 @@ ABOUT_AN_OP = {
     "hybridml_compiler/loops/*.py": "the operations of the loop IR are no rows but strings",
     "hybridml/tracing/capture/numbers/whole_numbers.py": "the arithmetic of Python's numbers, as quotients of sizes",
     "hybridml/tracing/capture/number_bounds.py": "the arithmetic of Python's numbers, by its bounds",
+    "hybridml/tracing/capture/loops/ways.py": "matches the updates and conditions of branches, which are joined",
+    "hybridml/tracing/capture/loops/taken.py": "the rows that raise, each with operands for which it does not",
     "hybridml/tracing/run/random_draws.py": "reads back the additions that capture makes to count draws",
 }
 
 
 # Decisions about one row that are left in files about other things, with the reason.
 HONEST = {
+    ("hybridml_compiler/hoist.py", "node.op.name not in CALLED"): "rows that Python calls again where they fail",
     (
         "hybridml/core/codegen.py",
         "op.name in REDUCED",
     ): "rows for which native_methods.py has calls that reduce all axes",
     ("hybridml/tracing/rolling/ways/one_sided.py", "node.op.name == _OF_VALUES.get(compares)"): "an operator's row",
-    ("hybridml/tracing/capture/loops/ways.py", "(updated := _whole(node.inputs[0])).op is _set_rows"): "rows of it",
-    ("hybridml/tracing/capture/loops/ways.py", "node.op is _reshape"): "an array, and all of it as rows",
-    ("hybridml/tracing/capture/loops/ways.py", "below.op is _reshape"): "an array, and all of it as rows",
     ("hybridml_compiler/schedule/control.py", "end.op is OPS['add']"): "the end of one step is its number and one",
     ("hybridml/tracing/capture/loops/cotangent_sums.py", "node.op.name == 'add'"): "what a history adds up is a sum",
     ("hybridml/tracing/capture/loops/cotangent_sums.py", "value.op.name == 'add'"): "what a history adds up is a sum",
@@ -48,7 +48,6 @@ HONEST = {
         "indices.op.name == 'index'",
     ): "the row that checks indices, and does nothing else",
     ("hybridml_compiler/graph/independence.py", "node.op.name == 'slice'"): "the row that reads a window",
-    ("hybridml/tracing/capture/loops/ways.py", "node.op is _set_rows"): "the update at indices that is a carry",
     ("hybridml/tracing/staging/graphs.py", "control[node.op]"): "loops and branches, each with its own rule",
     ("hybridml/core/proxies/scalar.py", "UFUNCS[op]"): "an operator of Python's",
     ("hybridml/core/dispatch.py", "op is _pow"): "a fixed power is not lifted: each is a program of its own",
@@ -69,7 +68,6 @@ HONEST = {
     ("hybridml/tracing/capture/numbers/results.py", "op is _python_power"): "Python's own power gives a Python number",
     ("hybridml/tracing/capture/numbers/results.py", "op is _astype"): "a cast is how a Python number becomes a tensor",
     ("hybridml/tracing/capture/numbers/perhaps.py", "op is not OPS['pow']"): "a power of numbers is another row",
-    ("hybridml/tracing/capture/loops/taken.py", "op.name in _OF_PYTHON"): "the rows that raise Python's errors",
     ("hybridml_compiler/graph/facts.py", "node.op is astype"): "`is_cast`, which others ask instead",
     ("hybridml_compiler/graph/facts.py", "node.op is after"): "`moved`, which others ask instead",
     ("hybridml_compiler/schedule/kernel_cost.py", "_WEIGHT.get(expr.op, 1)"): "an operation of the loop IR, a string",
