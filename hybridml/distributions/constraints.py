@@ -186,6 +186,10 @@ class IndependentConstraint(Constraint):
     def numbers(self) -> Between | None:  # type: ignore[override]
         return self.base_constraint.numbers
 
+    @property
+    def words(self) -> str:
+        return self.base_constraint.words
+
     def check(self, value: Tensor) -> Tensor:
         return _all(self.base_constraint.check(value), self.reinterpreted_batch_ndims)
 
@@ -280,6 +284,7 @@ class Symmetric(Square):
         found = _all(xp.isclose(value, xp.matrix_transpose(value), atol=1e-6), 2)
         if self._least == -math.inf:
             return found
+        found = found & _all(xp.isfinite(value), 2)
         finite = xp.where(found[..., None, None], value, xp.eye(value.shape[-1], dtype=value.dtype))
         return found & (linalg.eigvalsh(finite)[..., 0] > self._least)
 
@@ -308,8 +313,7 @@ class Stack(Constraint):
 
     @property
     def event_dim(self) -> int:  # type: ignore[override]
-        axes = max((c.event_dim for c in self.cseq), default=0)
-        return axes + (self.dim + axes < 0)
+        return max((c.event_dim for c in self.cseq), default=0)
 
     def check(self, value: Tensor) -> Tensor:
         parts = xp.unstack(value, axis=self.dim)
@@ -322,10 +326,6 @@ class Cat(Stack):
     def __init__(self, cseq: Sequence[Constraint], dim: int = 0, lengths: Sequence[int] | None = None) -> None:
         super().__init__(cseq, dim)
         self.lengths = [1] * len(self.cseq) if lengths is None else list(lengths)
-
-    @property
-    def event_dim(self) -> int:  # type: ignore[override]
-        return max((c.event_dim for c in self.cseq), default=0)
 
     def check(self, value: Tensor) -> Tensor:
         parts = xp.split(value, self.lengths, axis=self.dim)
@@ -349,7 +349,7 @@ class DependentProperty(property, Dependent):
 
 def is_dependent(constraint: Any) -> bool:
     """Whether a constraint depends on other parameters, and cannot be checked by itself."""
-    return isinstance(constraint, Dependent)
+    return isinstance(constraint, Dependent | property)
 
 
 def by_name(**constraints: Constraint) -> dict[str, Constraint]:
@@ -372,7 +372,8 @@ def _all(found: Tensor, axes: int) -> Tensor:
 
 
 def _rounding(value: Tensor) -> float:
-    return float(xp.finfo(value.dtype).eps) * value.shape[-1] * 10
+    is_float = xp.isdtype(value.dtype, "real floating")
+    return float(xp.finfo(value.dtype).eps) * value.shape[-1] * 10 if is_float else 0.0
 
 
 real, boolean, simplex, one_hot, dependent = Real(), Boolean(), Simplex(), OneHot(), Dependent()

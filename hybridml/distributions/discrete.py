@@ -27,9 +27,9 @@ def given_odds(
     """(probs, logits) of which one is given, and other parameters of a distribution, broadcast with them."""
     one_of(type(self).__name__, probs, logits)
     if logits is None:
-        share, *rest = self._given(probs=probs, **others)
+        self._computed, (share, *rest) = "logits", self._given(probs=probs, **others)
         return (share, xp.log(share) - xp.log1p(-share)), rest
-    odds, *rest = self._given(logits=logits, **others)
+    self._computed, (odds, *rest) = "probs", self._given(logits=logits, **others)
     return (xp.sigmoid(odds), odds), rest
 
 

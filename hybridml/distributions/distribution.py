@@ -60,6 +60,7 @@ class Distribution(metaclass=_Validating):
     batch_shape: tuple[int, ...] = ()
     event_shape: tuple[int, ...] = ()
     _validate_args = False
+    _computed = ""  # the parameter that was not given: rounding may have put it out of its constraint
 
     def __init__(self, batch_shape: Any = (), event_shape: Any = (), validate_args: bool | None = None) -> None:
         self.batch_shape, self.event_shape = shape_of(batch_shape), shape_of(event_shape)
@@ -73,7 +74,10 @@ class Distribution(metaclass=_Validating):
 
     @staticmethod
     def set_default_validate_args(value: bool) -> None:
-        """Whether distributions check tensors where nobody says ``validate_args=``; they do not at first."""
+        """Whether distributions check tensors where nobody says ``validate_args=``; they do not at first.
+
+        Programs that are there keep to what was set when they were traced.
+        """
         Distribution._validate_args = value
 
     @property
@@ -96,7 +100,7 @@ class Distribution(metaclass=_Validating):
     def _check_tensors(self) -> None:
         """Raises ArgumentError for parameters whose constraints do not hold, also of the distributions inside."""
         for key, constraint in self.arg_constraints.items():
-            if key in vars(self):
+            if key in vars(self) and key != self._computed:
                 self._must_hold(key, constraint, vars(self)[key])
         for part in vars(self).values():
             if isinstance(part, Distribution):

@@ -149,7 +149,7 @@ class Wishart(OfCovariance):
     def __init__(
         self, df: Any, covariance_matrix: Any = None, precision_matrix: Any = None, scale_tril: Any = None
     ) -> None:
-        matrix, factor_of = given_covariance("Wishart", covariance_matrix, precision_matrix, scale_tril)
+        matrix, factor_of = given_covariance(self, covariance_matrix, precision_matrix, scale_tril)
         (matrix,) = Draw("Wishart", None, None, None, matrix).params
         if matrix.ndim < 2 or matrix.shape[-1] != matrix.shape[-2]:
             raise ShapeError(f"Wishart: needs square matrices, got shape {matrix.shape}")

@@ -131,6 +131,7 @@ class ExpRelaxedCategorical(OfCategories):
     """
 
     has_rsample = True
+    arg_constraints = constraints.by_name(**OfCategories.arg_constraints, temperature=constraints.positive)
     support = constraints.real_vector
 
     def __init__(self, temperature: Any, probs: Any = None, logits: Any = None) -> None:

@@ -40,7 +40,7 @@ class Independent(Distribution):
     @property
     def support(self) -> Constraint:
         """The values of the other distribution, several of them as one."""
-        return of_axes(self.base_dist.support, self.reinterpreted_batch_ndims)
+        return of_axes(self.base_dist.support, len(self.event_shape))
 
     def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
         return self._draw_of(self.base_dist, shape, generator)
@@ -108,8 +108,7 @@ class TransformedDistribution(Distribution):
         """The values of the last transform."""
         if not self.transforms:
             return self.base_dist.support
-        last = self.transforms[-1].codomain
-        return of_axes(last, max(0, len(self.event_shape) - last.event_dim))
+        return of_axes(self.transforms[-1].codomain, len(self.event_shape))
 
     def _draw(self, shape: tuple[int, ...], generator: Generator | None) -> Tensor:
         return ComposeTransform(self.transforms)(self._draw_of(self.base_dist, shape, generator))

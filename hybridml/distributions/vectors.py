@@ -82,20 +82,32 @@ def _factor_of_inverse(matrix: Tensor) -> Tensor:
 
 
 def given_covariance(
-    name: str, covariance_matrix: Any, precision_matrix: Any, scale_tril: Any
+    self: OfCovariance, covariance_matrix: Any, precision_matrix: Any, scale_tril: Any
 ) -> tuple[Any, Callable[[Tensor], Tensor]]:
     """The one matrix that is given, and the function that makes the lower Cholesky factor of the covariance of it."""
     forms = (covariance_matrix, linalg.cholesky), (precision_matrix, _factor_of_inverse), (scale_tril, lambda m: m)
-    given = [form for form in forms if form[0] is not None]
+    names = "covariance_matrix", "precision_matrix", "scale_tril"
+    given = [(name, *form) for name, form in zip(names, forms, strict=True) if form[0] is not None]
     if len(given) != 1:
-        raise ArgumentError(f"{name}: takes covariance_matrix or scale_tril or precision_matrix, one of them")
-    return given[0]
+        raise ArgumentError(
+            f"{type(self).__name__}: takes covariance_matrix or scale_tril or precision_matrix, one of them"
+        )
+    ((name, matrix, factor_of),) = given
+    self._matrix = name, matrix
+    return matrix, factor_of
 
 
 class OfCovariance(Distribution):
     """Base class of distributions with a covariance (..., k, k), by its lower Cholesky factor `scale_tril`."""
 
     scale_tril: Any  # a tensor, or a property
+    _matrix: tuple[str, Any] | None = None  # what was given, by name
+
+    def _check_tensors(self) -> None:
+        super()._check_tensors()
+        if self._matrix is not None:  # its factor is made of one triangle
+            name, matrix = self._matrix
+            self._must_hold(name, self.arg_constraints[name], xp.asarray(matrix))
 
     @property
     def covariance_matrix(self) -> Tensor:
@@ -136,7 +148,7 @@ class MultivariateNormal(OfCovariance):
     def __init__(
         self, loc: Any, covariance_matrix: Any = None, precision_matrix: Any = None, scale_tril: Any = None
     ) -> None:
-        matrix, factor_of = given_covariance("MultivariateNormal", covariance_matrix, precision_matrix, scale_tril)
+        matrix, factor_of = given_covariance(self, covariance_matrix, precision_matrix, scale_tril)
         given = Draw("MultivariateNormal", None, None, None, xp.asarray(loc)[..., None], matrix)
         loc, matrix = given.params
         if min(loc.ndim, matrix.ndim) < 2 or matrix.shape[-2:] != (loc.shape[-2],) * 2:

@@ -66,6 +66,13 @@ OF_ARRAYS: dict[str, tuple[C.Constraint, list[Any], list[Any]]] = {
 }
 
 
+def test_whole_and_infinite_numbers_are_checked() -> None:
+    for constraint in (C.simplex, C.corr_cholesky):
+        assert constraint.check(hm.eye(2, dtype="int64")).all()
+        assert not constraint.check(hm.ones((2, 2), dtype="int64")).any()
+    assert not C.positive_definite.check(hm.diag(hm.tensor([INF, 1.0])))
+
+
 @pytest.mark.parametrize("name", OF_ARRAYS)
 def test_arrays_in_a_constraint(name: str) -> None:
     constraint, inside, outside = OF_ARRAYS[name]
@@ -81,8 +88,8 @@ def test_constraints_of_parts() -> None:
     assert C.cat([C.positive, C.real], lengths=[1, 2]).check(x).tolist() == [False, True, True]
     assert C.stack([C.positive, C.real, C.unit_interval]).check(x).tolist() == [False, True, True]
     assert not C.square.check(hm.ones((2, 2, 3))).any() and not C.symmetric.check(hm.ones((2, 3))).any()
-    assert C.stack([C.positive, C.boolean], dim=-1).event_dim == 1 and C.stack([C.boolean]).is_discrete
-    assert C.is_dependent(C.dependent) and not C.is_dependent(C.real)
+    assert C.stack([C.positive, C.boolean], dim=-1).event_dim == 0 and C.stack([C.boolean]).is_discrete
+    assert C.is_dependent(C.dependent) and C.is_dependent(D.Uniform.support) and not C.is_dependent(C.real)
     assert repr(C.independent(C.positive, 1)) == "IndependentConstraint(GreaterThan(lower_bound=0.0), 1)"
     assert C.interval(hm.zeros(2), 1.0) == C.interval(hm.zeros(2), 1.0) != C.interval(hm.ones(2), 1.0)
 
@@ -195,6 +202,15 @@ def test_registries() -> None:
 TENSORS: dict[str, tuple[str, Callable[[], Any]]] = {
     "scale": ("Normal: scale must be above 0, got", lambda: D.Normal(0.0, hm.tensor([1.0, -1.0]), validate_args=True)),
     "shares": ("probs must be in Simplex", lambda: D.Multinomial(2, hm.tensor([-1.0, 2.0]), validate_args=True)),
+    "vector": ("concentration must be above 0", lambda: D.Dirichlet(hm.tensor([1.0, -1.0]), validate_args=True)),
+    "temperature": (
+        "temperature must be above 0",
+        lambda: D.RelaxedOneHotCategorical(hm.tensor(-1.0), A, validate_args=True),
+    ),
+    "matrix": (
+        "MultivariateNormal: covariance_matrix must be in PositiveDefinite",
+        lambda: D.MultivariateNormal(A, hm.tensor([[2.0, 1.0], [0.0, 2.0]]), validate_args=True),
+    ),
     "bounds": ("low must be below 1", lambda: D.Uniform(2.0, 1.0, validate_args=True)),
     "inner": ("Gamma: rate must be above 0", lambda: D.Independent(D.Gamma(A, -A), 1, validate_args=True)),
     "value": ("value must be 0 or 1", lambda: D.Bernoulli(0.5, validate_args=True).log_prob(0.5)),
@@ -211,6 +227,14 @@ def test_tensors_are_checked_where_asked(name: str) -> None:
         hm.trace(call)()
 
 
+def test_what_is_computed_is_not_checked() -> None:
+    for far, kind in ((-200.0, D.Geometric), (20.0, lambda **o: D.NegativeBinomial(2.0, **o))):
+        p = kind(logits=hm.tensor([far]), validate_args=True)
+        assert not type(p).arg_constraints["probs"].check(p.probs).any()
+        with pytest.raises(hm.ArgumentError, match="logits must be a number"):
+            kind(logits=hm.tensor([INF, math.nan]), validate_args=True)
+
+
 def test_checks_by_default() -> None:
     D.Normal(0.0, hm.tensor(-1.0))
     assert D.Exponential(1.0).log_prob(-1.0).item() == -INF
@@ -224,11 +248,13 @@ def test_checks_by_default() -> None:
     assert str(inspect.signature(D.Exponential)).startswith("(rate: 'Any', *, validate_args:")
 
 
-def test_a_flow_of_vectors_says_its_axes_by_its_constraints() -> None:
-    """As users of PyTorch write it: constraints of the class, a Jacobian of the vector."""
+@pytest.mark.parametrize(
+    ("names", "said"), [(("domain", "codomain"), C.real_vector), (("domain_event_dim", "codomain_event_dim"), 1)]
+)
+def test_a_flow_of_vectors_says_its_axes(names: tuple[str, str], said: Any) -> None:
+    """As users of PyTorch write it, constraints of the class and a Jacobian of the vector; or by numbers of axes."""
 
     class Swap(D.Transform):
-        domain = codomain = C.real_vector
         bijective = True
 
         def _call(self, x: hm.Tensor) -> hm.Tensor:
@@ -240,6 +266,8 @@ def test_a_flow_of_vectors_says_its_axes_by_its_constraints() -> None:
         def log_abs_det_jacobian(self, x: hm.Tensor, y: hm.Tensor) -> hm.Tensor:
             return hm.full(x.shape[:-1], 2 * math.log(2.0))
 
+    for name in names:
+        setattr(Swap, name, said)
     p = D.TransformedDistribution(D.Normal(hm.zeros(2), 1.0), [Swap(), Swap()])
     assert p.event_shape == (2,) and p.support == C.real_vector
     expected = D.Normal(0.0, 4.0).log_prob(hm.tensor([1.0, 2.0])).sum()

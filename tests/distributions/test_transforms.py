@@ -73,6 +73,17 @@ def test_parts_of_vectors(dim: int) -> None:
     assert found.shape == (2,) and found.sum().item() == pytest.approx(np.linalg.slogdet(jacobian.numpy())[1])
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_a_stack_in_a_chain_is_of_single_numbers(first: bool) -> None:
+    parts, twice = [D.ExpTransform(), D.AffineTransform(0.0, 3.0)], D.AffineTransform(0.0, 2.0)
+    base, y = D.Normal(hm.zeros(2, **F8), 1.0), hm.tensor([1.5, 2.0], **F8)
+    ordered = [D.StackTransform(parts, dim=-1), twice][:: 1 if first else -1]
+    p = D.TransformedDistribution(base, ordered)
+    alone = [D.TransformedDistribution(D.Normal(0.0, 1.0), [t, twice] if first else [twice, t]) for t in parts]
+    expected = [q.log_prob(value).item() for q, value in zip(alone, y, strict=True)]
+    assert p.batch_shape == (2,) and p.event_shape == () and p.log_prob(y).tolist() == pytest.approx(expected)
+
+
 def test_transforms_that_are_no_bijections() -> None:
     x = hm.tensor([[-1.0, 2.0], [0.5, -3.0]], **F8)
     np.testing.assert_array_equal(D.AbsTransform()(x).numpy(), np.abs(x.numpy()))

@@ -28,8 +28,8 @@ class IndependentTransform(Transform):
     def __init__(self, base_transform: Transform, reinterpreted_batch_ndims: int) -> None:
         self.base_transform, self.reinterpreted_batch_ndims = base_transform, reinterpreted_batch_ndims
         self.bijective = base_transform.bijective
-        self.domain = of_axes(base_transform.domain, reinterpreted_batch_ndims)
-        self.codomain = of_axes(base_transform.codomain, reinterpreted_batch_ndims)
+        self.domain = of_axes(base_transform.domain, base_transform.domain_event_dim + reinterpreted_batch_ndims)
+        self.codomain = of_axes(base_transform.codomain, base_transform.codomain_event_dim + reinterpreted_batch_ndims)
 
     @property
     def sign(self) -> Any:
@@ -112,12 +112,6 @@ class CatTransform(Transform):
         self.bijective = all(t.bijective for t in self.transforms)
         self.domain = constraints.cat([t.domain for t in self.transforms], dim, self.lengths)
         self.codomain = constraints.cat([t.codomain for t in self.transforms], dim, self.lengths)
-
-    @property
-    def domain_event_dim(self) -> int:
-        return max((t.event_dim for t in self.transforms), default=0)
-
-    codomain_event_dim = domain_event_dim
 
     @property
     def length(self) -> int:

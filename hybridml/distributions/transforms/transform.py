@@ -99,8 +99,9 @@ class Transform:
 
 
 def of_axes(constraint: Constraint, axes: int) -> Constraint:
-    """The constraint of values that have more axes."""
-    return constraints.independent(constraint, axes) if axes else constraint
+    """The constraint of values that have so many axes, or more where its own have."""
+    more = axes - constraint.event_dim
+    return constraints.independent(constraint, more) if more > 0 else constraint
 
 
 def needs_axes(transform: Transform, shape: Shape, axes: int) -> None:
@@ -173,8 +174,8 @@ class ComposeTransform(Transform):
         for t in self.parts:
             after = max(after + t.codomain_event_dim - t.domain_event_dim, t.codomain_event_dim)
         first, last = self.parts[0], self.parts[-1]
-        self.domain = of_axes(first.domain, before - first.domain_event_dim)
-        self.codomain = of_axes(last.codomain, after - last.codomain_event_dim)
+        self.domain = of_axes(first.domain, before)
+        self.codomain = of_axes(last.codomain, after)
 
     @property
     def inv(self) -> Transform:
