@@ -332,6 +332,45 @@ def test_a_traced_call_reads_a_sparse_gradient_from_before_it(make: Any) -> None
     assert (step.cache_info().compiles, add.cache_info().compiles) == (1, 2 + 1)  # of no gradient, no rows, 12 rows
 
 
+@pytest.mark.parametrize("end", ["dropped", "replaced", "added to"])
+def test_who_holds_a_sparse_gradient_sees_it_change(end: str) -> None:
+    found = []
+    for style in STYLES:
+        model = table(sparse=True)
+        (model(batches()[0]) ** 2).sum().backward()
+        held = model.weight.grad
+
+        def change(model: nn.Embedding = model) -> None:
+            grad = model.weight.grad
+            if end != "added to":
+                model.weight.grad = None
+            if end != "dropped":
+                model(batches()[1]).sum().backward()
+            grad.mul_(0.5)
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # it does not run eagerly
+            (hm.trace(change) if style == "traced" else change)()
+        grad = model.weight.grad
+        found.append((bits(held.to_dense()), None if grad is None else bits(grad.to_dense())))
+    assert found[0] == found[1]
+
+
+def test_a_sparse_gradient_that_is_captured_too_makes_it_eager() -> None:
+    model = table(sparse=True)
+    model(batches()[0]).sum().backward()
+    held = model.weight.grad
+
+    @hm.trace
+    def halve() -> Any:
+        model.weight.grad.mul_(0.5)
+        return held is model.weight.grad, held.to_dense().sum()
+
+    with pytest.warns(UserWarning, match="captured, too"):
+        is_held, total = halve()
+    assert is_held and total.item() == 12 * WIDTH / 2
+
+
 def test_other_numbers_of_rows_are_other_programs() -> None:
     model, other = table(sparse=True), table(sparse=True)
     opts = [optim.SparseAdam(m.parameters(), lr=0.1) for m in (model, other)]

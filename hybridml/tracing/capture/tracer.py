@@ -205,6 +205,7 @@ class Tracer:
         self.reached: set[int] = set()  # ids of real tensors that the program has met on its own
         self.grad_guards: list[tuple[Input, Any]] = []  # (input, the form of its .grad)
         self.sparse_grads: list[tuple[Input, SparseGradient, tuple[Tensor, Tensor]]] = []  # with the parts they had
+        self.knows: Callable[[Any], bool] = lambda obj: False  # whether code reaches an object that was there before
         self.may_fail = False  # there is an index to check so far
         self.checks: dict[ir.Node, None] = {}  # what eager code would have raised for so far, in its order
         self.layouts = Layouts()
@@ -419,7 +420,7 @@ class Tracer:
         name = f"{source.node.name}.grad"
         self.grad_guards.append((source, form_of(grad)))
         if type(grad) is SparseGradient:
-            sparse = with_parts(grad, lambda k, t: self._add("grad", k, t, t, name, source))
+            sparse = with_parts(grad, self.knows(grad), lambda k, t: self._add("grad", k, t, t, name, source))
             self.sparse_grads.append((source, sparse, parts_of(sparse)))
             return sparse
         if grad is None:

@@ -181,9 +181,8 @@ class CompiledPath(PathEnd):
             if grad is not None:  # in the order of what it is the gradient of: an optimizer reads both side by side
                 outputs.append(grad)
                 orders.append(source.order)
-        for source, sparse in updated_in_place(tracer):
-            self.sparse.append(outputs_of(source, sparse, outputs, in_place=True))
-            orders += [None, None]
+        self.in_place = [outputs_of(i, grad, outputs, in_place=True) for i, grad in updated_in_place(tracer)]
+        orders += [None, None] * len(self.in_place)
         checks = uncovered([o._array for o in outputs], [n for n in tracer.checks if n not in checked])
         reached = set(ir.topological([*(o._array for o in outputs), *checks]))
         self.inputs = [i for i in tracer.inputs if i.kind != "scalar" or i.node in reached]
@@ -314,12 +313,13 @@ class CompiledPath(PathEnd):
         for view in self.views:
             if not view.of_input and view.index not in fresh:
                 fresh[view.index] = self._seen(outputs, view.index)
+        for sparse in self.in_place:  # also those that the call drops: others may hold them
+            sparse.put(real_of(sparse.source, leaves), wrapped(outputs[sparse.rows]), wrapped(outputs[sparse.values]))
         for source, index in self.grads:
             grad = None if index is None else wrapped(as_seen(outputs[index], source.order))
             real_of(source, leaves)._node.grad = grad
         for sparse in self.sparse:
-            parts = wrapped(outputs[sparse.rows]), wrapped(outputs[sparse.values])
-            sparse.put(real_of(sparse.source, leaves), *parts)
+            sparse.put(real_of(sparse.source, leaves), wrapped(outputs[sparse.rows]), wrapped(outputs[sparse.values]))
         if recording or self._makes_leaves():
             self._record(kept, fresh, reals)
         views = self._views(fresh, reals) if self.views else []

@@ -53,10 +53,9 @@ def few_rows(tracer: Tracer, grad: Tensor, deferred: bool = False) -> SparseGrad
 
 def updated_in_place(tracer: Tracer) -> list[tuple[Input, SparseGradient]]:
     """Sparse gradients from before the call that the program updates in place."""
-    changed = [i for i, _ in tracer.grads()]
     return [
         (i, grad) for i, grad, parts in tracer.sparse_grads
-        if i not in changed and any(now is not then for now, then in zip(parts_of(grad), parts, strict=True))
+        if any(now is not then for now, then in zip(parts_of(grad), parts, strict=True))
     ]  # fmt: skip
 
 

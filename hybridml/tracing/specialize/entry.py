@@ -228,7 +228,8 @@ class Entry:
             tracer.rolling = Rolling(tracer, self.staged)
         tracer.root = getattr(getattr(self.fn, "__func__", self.fn), "__code__", None)
         tracer.codes, tracer.named = frozenset(self.watch.codes), dict(self.watch.named_arrays(sys.maxsize))
-        output = Output(tracer, self.watch.knows)
+        tracer.knows = self.watch.knows
+        output = Output(tracer, tracer.knows)
         tracer.clocks, tracer.only_kept = [], partial(only_kept, self.watch)
         tracer.prints, tracer.logs = output.print, output.log
 

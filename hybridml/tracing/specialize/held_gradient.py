@@ -25,10 +25,13 @@ def parts_of(grad: Any) -> tuple[Tensor, Tensor]:
     return grad._rows, grad._row_values
 
 
-def with_parts(grad: SparseGradient, add: Callable[[int, Tensor], Tensor]) -> SparseGradient:
-    """A sparse gradient whose parts are inputs of a program, which `add` makes. Raises Untraceable for a history."""
+def with_parts(grad: SparseGradient, is_captured: bool, add: Callable[[int, Tensor], Tensor]) -> SparseGradient:
+    """A sparse gradient whose parts are inputs of a program, which `add` makes. Raises Untraceable for a history, and
+    where code reaches the gradient itself, too."""
     if grad.requires_grad:
         raise Untraceable("a sparse gradient from before the call has a history; detach() it")
+    if is_captured:
+        raise Untraceable("a sparse gradient from before the call is captured, too; read it by `.grad` alone")
     # Tensors of its own: others that are captured may be the rows of this call's gradient alone.
     own = [like(t, t._array, None, t._version) for t in parts_of(grad)]
     rows, values = [add(k, t) for k, t in enumerate(own)]
