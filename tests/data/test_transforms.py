@@ -162,6 +162,7 @@ def test_hue_goes_round() -> None:
     assert (T.ColorJitter(hue=0.4)(grey) == 7).all()
     clear = np.concatenate([PIXELS, PIXELS[..., :1]], -1)
     assert (T.ColorJitter(brightness=(0.0, 0.0))(clear)[..., 3] == PIXELS[..., 0]).all()
+    assert (T.RandomGrayscale(p=1.0)(clear) == np.dstack([T.Grayscale(3)(PIXELS), PIXELS[..., 0]])).all()
 
 
 @pytest.mark.parametrize(
@@ -178,7 +179,9 @@ def test_hue_goes_round() -> None:
         (lambda: T.ColorJitter(hue=0.7), hm.ArgumentError, "hue must be from -0.5 to 0.5"),
         (lambda: T.ColorJitter(brightness=-1), hm.ArgumentError, "no number below 0"),
         (lambda: T.RandomErasing(value="noise"), hm.ArgumentError, 'each channel or "random"'),
+        (lambda: T.RandomErasing(p=1.0, value=(1, 2))(PIXELS), hm.ArgumentError, "2 values for an image of 3 channels"),
         (lambda: T.RandomChoice([abs], p=[1, 2]), hm.ArgumentError, "a weight for each"),
+        (lambda: T.RandomChoice([abs], p=[0]), hm.ArgumentError, "a weight for each"),
         (lambda: T.Lambda(3), TypeError, "takes a function"),
         (lambda: T.Grayscale(2), hm.ArgumentError, "1 or 3"),
         (lambda: T.RandomRotation(-5), hm.ArgumentError, "degrees"),

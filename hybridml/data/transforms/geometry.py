@@ -245,7 +245,7 @@ class RandomErasing(Transform):
     """Images of which, with probability `p`, a random part is replaced by `value`.
 
     The part has a share of the area in `scale` and proportions, height over width, in `ratio`. `value` is a number, one
-    for each channel, or "random" for normal numbers; ArgumentError for other words.
+    for each channel, or "random" for normal numbers; ArgumentError for other words or numbers of channels.
 
     >>> RandomErasing(p=1.0, scale=(0.25, 0.25), ratio=(1, 1))(hm.ones((1, 4, 4))).sum().item()
     12.0
@@ -275,6 +275,8 @@ class RandomErasing(Transform):
             done = pixels.copy()
             hole = done[..., top : top + h, left : left + w, :]
             values = bits.standard_normal(hole.shape) if self.value == "random" else np.asarray(self.value)
+            if values.ndim == 1 and len(values) not in (1, hole.shape[-1]):
+                raise ArgumentError(f"RandomErasing: {len(values)} values for an image of {hole.shape[-1]} channels")
             hole[...] = like(values, done.dtype)
             return done
 

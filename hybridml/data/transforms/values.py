@@ -58,7 +58,7 @@ class RandomChoice(Transform):
 
     def __init__(self, transforms: Sequence[Callable[[Any], Any]], p: Sequence[float] | None = None) -> None:
         self.transforms, self.p = list(transforms), p
-        if not self.transforms or (p is not None and len(p) != len(self.transforms)):
+        if not self.transforms or (p is not None and not (len(p) == len(self.transforms) and min(p) >= 0 < sum(p))):
             raise ArgumentError(f"RandomChoice: takes transforms and a weight for each, got {transforms!r} and {p!r}")
 
     def __call__(self, sample: Any) -> Any:
@@ -182,7 +182,13 @@ class RandomGrayscale(Transform):
     def __call__(self, image: Any) -> Any:
         if drawn().random() >= self.p:
             return image
-        return on_pixels(image, lambda x: np.repeat(like(_grey(x), x.dtype), x.shape[-1], -1))
+
+        def grey(pixels: np.ndarray) -> np.ndarray:
+            made = pixels.copy()
+            _colours(made)[...] = like(_grey(pixels), pixels.dtype)
+            return made
+
+        return on_pixels(image, grey)
 
 
 class ColorJitter(Transform):
@@ -213,11 +219,11 @@ class ColorJitter(Transform):
 
         def changed(pixels: np.ndarray) -> np.ndarray:
             top = np.float32(np.iinfo(pixels.dtype).max if pixels.dtype.kind in "iu" else 1)
-            colours = pixels[..., : pixels.shape[-1] // 3 * 3 or 1].astype(np.float32)  # not their opacity
+            colours = _colours(pixels).astype(np.float32)
             for fn, factor in order:
                 colours = np.clip(fn(colours, np.float32(factor), top), 0, top)
             made = pixels.copy()
-            made[..., : colours.shape[-1]] = like(colours, pixels.dtype)
+            _colours(made)[...] = like(colours, pixels.dtype)
             return made
 
         return on_pixels(image, changed)
@@ -235,6 +241,11 @@ def _range(name: str, given: float | tuple[float, float]) -> tuple[float, float]
     if not floor <= low <= high <= top:
         raise ArgumentError(f"ColorJitter: {name} must be from {floor} to {top}, got {given!r}")
     return None if low == high == middle else (float(low), float(high))
+
+
+def _colours(pixels: np.ndarray) -> np.ndarray:
+    """The channels of pixels without their opacity."""
+    return pixels[..., : pixels.shape[-1] // 3 * 3 or 1]
 
 
 def _grey(pixels: np.ndarray) -> np.ndarray:
