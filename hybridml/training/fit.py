@@ -133,11 +133,12 @@ def fit(
     """
     if accumulate < 1:
         raise ArgumentError(f"fit: accumulate is 1 or more, got {accumulate}")
-    for name, given in (("loss", loss), *(("callbacks", callback) for callback in callbacks)):
-        if isinstance(given, type):
-            raise ArgumentError(f"fit: {name} is the class {given.__name__}; pass one of it, {given.__name__}(...)")
     if metrics is not None and not isinstance(metrics, Mapping):
         raise ArgumentError(f'fit: metrics are given by name, {{"accuracy": Accuracy()}}, got {metrics!r}')
+    others = [*(("callbacks", c) for c in callbacks), *(("metrics", m) for m in (metrics or {}).values())]
+    for name, given in (("loss", loss), ("scheduler", scheduler), *others):
+        if isinstance(given, type):
+            raise ArgumentError(f"fit: {name} is the class {given.__name__}; pass one of it, {given.__name__}(...)")
     run = Fit(model, optimizer, scheduler, epochs, loader=loader)
     with suppress(TypeError):  # a stream has no length
         run.batches = len(cast(Sized, loader))

@@ -258,6 +258,8 @@ def test_a_plateau_is_of_the_loss(validated: bool) -> None:
         ({"metrics": [hm.metrics.Accuracy()]}, r'metrics are given by name, \{"accuracy": Accuracy\(\)\}'),
         ({"loss": nn.MSELoss}, r"loss is the class MSELoss; pass one of it, MSELoss\(...\)"),
         ({"callbacks": [CSVLogger]}, "callbacks is the class CSVLogger"),
+        ({"metrics": {"accuracy": hm.metrics.Accuracy}}, "metrics is the class Accuracy"),
+        ({"scheduler": hm.optim.CosineAnnealingLR}, "scheduler is the class CosineAnnealingLR"),
     ],
 )
 def test_mistakes_of_arguments(given: Any, words: str) -> None:
