@@ -87,14 +87,13 @@ def given_covariance(
     """The one matrix that is given, and the function that makes the lower Cholesky factor of the covariance of it."""
     forms = (covariance_matrix, linalg.cholesky), (precision_matrix, _factor_of_inverse), (scale_tril, lambda m: m)
     names = "covariance_matrix", "precision_matrix", "scale_tril"
-    given = [(name, *form) for name, form in zip(names, forms, strict=True) if form[0] is not None]
+    given: list[tuple[str, Any, Any]] = [(n, *f) for n, f in zip(names, forms, strict=True) if f[0] is not None]
     if len(given) != 1:
         raise ArgumentError(
             f"{type(self).__name__}: takes covariance_matrix or scale_tril or precision_matrix, one of them"
         )
-    ((name, matrix, factor_of),) = given
-    self._matrix = name, matrix
-    return matrix, factor_of
+    self._matrix = given[0][:2]
+    return given[0][1:]
 
 
 class OfCovariance(Distribution):
@@ -149,13 +148,14 @@ class MultivariateNormal(OfCovariance):
         self, loc: Any, covariance_matrix: Any = None, precision_matrix: Any = None, scale_tril: Any = None
     ) -> None:
         matrix, factor_of = given_covariance(self, covariance_matrix, precision_matrix, scale_tril)
+        shapes = xp.asarray(loc).shape, xp.asarray(matrix).shape
+        if not shapes[0] or shapes[1][-2:] != shapes[0][-1:] * 2:
+            raise ShapeError(
+                f"MultivariateNormal: needs a mean of k numbers and matrices of k by k, got shapes {shapes[0]} "
+                f"and {shapes[1]}"
+            )
         given = Draw("MultivariateNormal", None, None, None, xp.asarray(loc)[..., None], matrix)
         loc, matrix = given.params
-        if min(loc.ndim, matrix.ndim) < 2 or matrix.shape[-2:] != (loc.shape[-2],) * 2:
-            raise ShapeError(
-                f"MultivariateNormal: needs a mean of k numbers and matrices of k by k, got shapes {loc.shape[:-1]} "
-                f"and {matrix.shape}"
-            )
         self.batch_shape, self.event_shape = given.shape[:-2], given.shape[-1:]
         self.loc = xp.broadcast_to(loc[..., 0], (*self.batch_shape, *self.event_shape))
         self.scale_tril = xp.broadcast_to(factor_of(matrix), given.shape)
