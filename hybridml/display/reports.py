@@ -88,7 +88,8 @@ def size(count: float) -> str:
 
 def count(value: float) -> str:
     """Three digits, a space and the prefix that fits: `8.18 G`, to stand before a unit."""
-    prefix, scale = next((p for p in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)) if value >= p[1]), ("", 1))
+    units = (("E", 1e18), ("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3))
+    prefix, scale = next((u for u in units if value >= 0.9995 * u[1]), ("", 1))  # 999,950 is 1 M
     return f"{value / scale:.3g} {prefix}" if prefix else f"{value:.0f} "
 
 

@@ -68,7 +68,7 @@ def normal(
     if _is_complex(dtype):
         real, shape = _two_parts("normal", shape, dtype, mean, std)
         parts = Draw("normal", shape, real, generator).normal() * math.sqrt(0.5)
-        return ops.complex(parts[0], parts[1]) * std + mean
+        return ops.astype(ops.complex(parts[0], parts[1]) * std + mean, dtypes.canonical(dtype))
     d = Draw("normal", shape, dtype, generator, mean, std)
     mean, std = d.params
     z = d.normal()
@@ -81,7 +81,7 @@ def _is_complex(dtype: Any) -> bool:
 
 def _two_parts(name: str, shape: Any, dtype: Any, *params: Any) -> tuple[np.dtype, tuple[int, ...]]:
     """The dtype of the parts of complex numbers, and the shape of both."""
-    given = [asarray(p) for p in params if not isinstance(p, int | float | complex)]
+    given = [asarray(p) for p in params if not isinstance(p, int | float)]
     return dtypes.real_of(dtypes.canonical(dtype)), (2, *common_shape(name, shape, given))
 
 
@@ -131,7 +131,7 @@ def randn(
 def rand_like(x: Tensor, *, dtype: Any = None, device: Any = None, generator: Generator | None = None) -> Tensor:
     """Uniform numbers in [0, 1), with the shape of the tensor `x` and, unless another `dtype` is given, its dtype.
 
-    Raises DTypeError where that dtype is not a float.
+    Raises DTypeError where that dtype is an integer.
 
     >>> hm.random.rand_like(hm.ones((2, 3), dtype=hm.float64)).dtype.name
     'float64'

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import hybridml as hm
-from hybridml.display.reports import Report, render
+from hybridml.display.reports import Report, count, render
 from tests.support.markup import balanced
 
 X = hm.asarray(np.arange(12.0).reshape(3, 4))
@@ -48,11 +48,12 @@ def test_a_report_is_text_json_and_html(name: str, tmp_path: Path) -> None:
         assert outside not in page
 
 
-def test_templates_escape_what_they_show() -> None:
+def test_templates_escape_what_they_show_and_numbers_have_three_digits() -> None:
     shown = render("tensor.html.jinja", rows=[("<b>", "a & b")], bars=(), body="<script>")
     assert "<script>" not in shown
     assert "&lt;b&gt;" in shown
     assert "a &amp; b" in shown
+    assert [count(n) for n in (999, 999_499, 999_950, 2 * 10**15)] == ["999 ", "999 k", "1 M", "2 P"]
 
 
 def test_markup_is_in_templates() -> None:

@@ -100,6 +100,7 @@ def test_batches_and_info() -> None:
     x, b = random(4, "f8", False, (3,)), np.eye(4)
     solve = hm.vmap(lambda x: linalg.ldl_solve(*linalg.ldl_factor(x), hm.asarray(b)))
     np.testing.assert_allclose(solve(hm.asarray(x)).numpy(), np.linalg.inv(x), rtol=1e-9)
+    assert linalg.ldl_factor(hm.asarray([[1.0, 2, 0], [2, 1, 10], [0, 10, 1]])).pivots.tolist() == [1, -3, -3]
     singular = hm.asarray([[[1.0, 1.0], [1.0, 1.0]], [[0.0, 0.0], [0.0, 3.0]], [[2.0, 0.0], [0.0, 3.0]]])
     for style in (linalg.ldl_factor_ex, hm.trace(linalg.ldl_factor_ex)):
         assert style(singular).info.tolist() == [2, 1, 0]

@@ -100,6 +100,8 @@ def test_what_is_refused() -> None:
         (nn.Conv2d(3, 4, 3, groups=1), nn.BatchNorm2d(4), (2, 3, 6, 6)),
         (nn.Conv1d(4, 4, 3, groups=2), nn.BatchNorm1d(4, affine=False), (2, 4, 9)),
         (nn.ConvTranspose2d(3, 4, 3), nn.BatchNorm2d(4), (2, 3, 4, 4)),
+        (nn.ConvTranspose2d(4, 4, 3, groups=2), nn.BatchNorm2d(4), (2, 4, 4, 4)),
+        (nn.utils.parametrizations.spectral_norm(nn.Conv1d(4, 4, 3)), nn.BatchNorm1d(4), (2, 4, 9)),
         (nn.Linear(3, 4), nn.BatchNorm1d(4), (5, 3)),
     ],
 )

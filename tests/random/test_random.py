@@ -385,7 +385,7 @@ def test_complex_numbers_are_drawn_in_the_shape_of_the_parameters() -> None:
     assert abs(np.corrcoef(z.real, z.imag)[0, 1]) < 0.1
     assert hm.rand(2, 3, dtype=hm.complex128).dtype is hm.complex128
     for draw in (hm.random.uniform, hm.random.normal):
-        found = draw(None, hm.zeros(3), 1.0, dtype=hm.complex64)
-        assert len(set(found.tolist())) == 3  # and not one number for all
+        found = draw(None, hm.zeros(3, dtype=hm.float64), 1.0, dtype=hm.complex64)
+        assert found.dtype is hm.complex64 and len(set(found.tolist())) == 3  # and not one number for all
         with pytest.raises(hm.ShapeError, match="do not broadcast"):
             draw((2,), hm.zeros(3), 1.0, dtype=hm.complex64)

@@ -12,6 +12,7 @@ from ...core.context import no_grad
 from ...core.tensor import Tensor
 from ..module import Module
 from ..parameter import Parameter
+from .parametrize import is_parametrized, remove_parametrizations
 
 M = TypeVar("M", bound=Module)
 
@@ -65,10 +66,10 @@ def fuse_conv_bn_weights(
         scale = 1 / xp.sqrt(bn_rv + bn_eps)
         if bn_w is not None:
             scale = scale * bn_w
-        shape = [1] * conv_w.ndim
-        shape[1 if transpose else 0] = -1
         bias = (-bn_rm if conv_b is None else conv_b - bn_rm) * scale
-        weight = (conv_w * scale.reshape(shape)).astype(conv_w.dtype)
+        rows = scale.reshape((-1, conv_w.shape[1] if transpose else 1))  # transposed: one of each group
+        rows = xp.repeat(rows, conv_w.shape[0] // rows.shape[0], axis=0)
+        weight = (conv_w * rows.reshape((*rows.shape, *[1] * (conv_w.ndim - 2)))).astype(conv_w.dtype)
         like = conv_w if conv_b is None else conv_b
         bias = (bias if bn_b is None else bias + bn_b).astype(like.dtype)
         return Parameter(weight, conv_w.requires_grad), Parameter(bias, like.requires_grad)
@@ -98,6 +99,9 @@ def _fused(name: str, layer: M, bn: Module, transpose: bool) -> M:
     if getattr(bn, "running_mean", None) is None:
         raise ArgumentError(f"{name}: {type(bn).__name__} keeps no running statistics")
     found = copy.deepcopy(layer)
+    for part in ("weight", "bias"):
+        if is_parametrized(found, part):
+            remove_parametrizations(found, part)
     found.weight, found.bias = fuse_conv_bn_weights(
         layer.weight, layer.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias, transpose
     )

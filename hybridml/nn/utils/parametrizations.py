@@ -27,12 +27,14 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
 
     The lengths, ``parametrizations.weight.original0``, are of the slices of axis `dim`, or of all of the weight for
     None and -1, as in PyTorch; ``original1`` is v. State dicts of `nn.utils.weight_norm` can be loaded. The module is
-    changed and given back; ArgumentError if it has no such parameter.
+    changed and given back; ArgumentError if it has no such parameter, or has a parametrization on it.
 
     >>> layer = weight_norm(hm.nn.Linear(3, 4))
     >>> {name: tensor.shape for name, tensor in layer.named_parameters() if name != "bias"}
     {'parametrizations.weight.original0': (4, 1), 'parametrizations.weight.original1': (4, 3)}
     """
+    if is_parametrized(module, name):
+        raise ArgumentError(f"weight_norm: takes two tensors, so it has to be the first parametrization on {name!r}")
     weight = _weight(module, name, "weight_norm")
     if dim is not None:
         axis_index("weight_norm", dim, described(weight))
@@ -182,6 +184,8 @@ class _Orthogonal(Module):
     def right_inverse(self, Q: Tensor) -> Tensor:
         if Q.shape != self.shape:
             raise ShapeError(f"orthogonal: the weight is of shape {self.shape}, got {Q.shape}")
+        if self.base is not None and Q.dtype != self.base.dtype:
+            raise ArgumentError(f"orthogonal: the weight is of dtype {self.base.dtype.name}, got {Q.dtype.name}")
         with no_grad():
             is_wide = Q.shape[-2] < Q.shape[-1]
             tall = Q.mT if is_wide else Q
@@ -218,7 +222,8 @@ def _eye_like(x: Tensor) -> Tensor:
 def _made_orthogonal(x: Tensor) -> Tensor:
     """Q of the x = QR in which the diagonal of R is real and not negative."""
     Q, R = linalg.qr(x)
-    return Q * xp.sign(linalg.diagonal(R))[..., None, :]
+    signs = xp.sign(linalg.diagonal(R))
+    return Q * xp.where(signs == 0, 1, signs)[..., None, :]
 
 
 def _reflected(X: Tensor) -> Tensor:

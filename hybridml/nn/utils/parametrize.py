@@ -17,7 +17,7 @@ from ..containers import ModuleDict, ModuleList
 from ..lazy.uninitialized import become
 from ..module import Module
 from ..parameter import Parameter, is_parameter
-from .computed import Rule, outside_of_traces, set_rule, tensor_of
+from .computed import Rule, outside_of_traces, rule_of, set_rule, tensor_of
 
 M = TypeVar("M", bound=Module)
 
@@ -107,28 +107,33 @@ class ParametrizationList(ModuleList):
             for module in reversed(modules):
                 found = _inverted(module, found)
         self.is_tensor = isinstance(found, Tensor)
-        self.ntensors = 1 if self.is_tensor else len(_tensors(found))
-        add = self.register_parameter if is_parameter(original) else self.register_buffer
+        values = [found] if self.is_tensor else _tensors(found)
+        self.ntensors = len(values)
         if self.is_tensor:
             _same("right_inverse", "dtype of a tensor", dtype, found.dtype)
             _same("right_inverse", "device of a tensor", original.device, found.device)
+        if not unsafe:  # before the original gets another value
+            with no_grad():
+                _check(self._result(*values), shape, dtype)
+        add = self.register_parameter if is_parameter(original) else self.register_buffer
+        if self.is_tensor:
             _put(original, found)
             add("original", original)
         else:
             for name, value in zip(self.originals(), found, strict=True):
                 part = value.detach().clone()  # it may be the original, which another module may have, too
                 add(name, Parameter(part, original.requires_grad) if is_parameter(original) else part)
-        if not unsafe:
-            with no_grad():
-                _check(self(), shape, dtype)
 
     def originals(self) -> list[str]:
         """The names of the tensors that are trained."""
         return ["original"] if self.is_tensor else [f"original{k}" for k in range(self.ntensors)]
 
     def forward(self) -> Tensor:
+        return self._result(*(getattr(self, name) for name in self.originals()))
+
+    def _result(self, *values: Tensor) -> Tensor:
         first, *others = self.children()
-        found: Tensor = first(*(getattr(self, name) for name in self.originals()))
+        found: Tensor = first(*values)
         for module in others:
             found = module(found)
         return found
@@ -173,11 +178,9 @@ def _tensors(values: Any) -> Sequence[Tensor]:
     return values
 
 
-def _same(what: str, fact: str, was: Any, now: Any) -> None:
+def _same(what: str, fact: str, was: Any, now: Any, unless: str = "") -> None:
     if was != now:
-        raise ArgumentError(
-            f"{what}: the {fact} may not change, unless `unsafe` flag is enabled: it is {was}, got {now}"
-        )
+        raise ArgumentError(f"{what}: the {fact} may not change{unless}: it is {was}, got {now}")
 
 
 def _check(value: Any, shape: tuple[int, ...], dtype: Any) -> None:
@@ -185,8 +188,8 @@ def _check(value: Any, shape: tuple[int, ...], dtype: Any) -> None:
         raise ArgumentError(
             f"register_parametrization: a parametrization must return a tensor, got {type(value).__name__}"
         )
-    _same("register_parametrization", "dtype of the tensor", dtype, value.dtype)
-    _same("register_parametrization", "shape of the tensor", shape, value.shape)
+    for fact, was, now in (("dtype", dtype, value.dtype), ("shape", shape, value.shape)):
+        _same("register_parametrization", f"{fact} of the tensor", was, now, " without unsafe=True")
 
 
 def _put(target: Tensor, value: Tensor) -> None:
@@ -307,7 +310,8 @@ def type_before_parametrizations(module: Module) -> type:
 def transfer_parametrizations_and_params(from_module: Module, to_module: M, tensor_name: str | None = None) -> M:
     """Shares parametrizations, and the tensors that they are on, with another module, which is given back.
 
-    Those of one name, or all; what the other module has of that name is dropped.
+    Those of one name, or all; what the other module has of that name is dropped. Raises ArgumentError for a name that
+    has none, and where something else computes it in the other module.
 
     >>> layer = register_parametrization(hm.nn.Linear(2, 2), "weight", hm.nn.Softplus())
     >>> other = transfer_parametrizations_and_params(layer, hm.nn.Linear(2, 2))
@@ -317,10 +321,16 @@ def transfer_parametrizations_and_params(from_module: Module, to_module: M, tens
     outside_of_traces("transfer_parametrizations_and_params")
     if not is_parametrized(from_module):
         return to_module
-    for name in [*from_module.parametrizations] if tensor_name is None else [tensor_name]:
-        if is_parametrized(to_module, name):
-            del to_module.parametrizations[name]
-        elif name in vars(to_module):
+    names = [*from_module.parametrizations] if tensor_name is None else [tensor_name]
+    what = "transfer_parametrizations_and_params"
+    for name in names:
+        if not is_parametrized(from_module, name):
+            raise ArgumentError(f"{what}: {type(from_module).__name__} has none on {name!r}")
+        rule = rule_of(to_module, name)
+        if rule is not None and not isinstance(rule, Parametrization):
+            raise ArgumentError(f"{what}: remove the {rule.kind} of {name!r} before")
+    for name in names:
+        if name in vars(to_module):
             delattr(to_module, name)
         if not is_parametrized(to_module):
             to_module.parametrizations = ModuleDict()

@@ -292,6 +292,8 @@ class LnStructured(_OfChannels):
     def _of(self, t: Tensor, axis: int) -> Tensor:
         rows = xp.moveaxis(t, axis, 0)
         if self.n == "nuc":
+            if t.ndim != 3:
+                raise ArgumentError(f"prune: n='nuc' is of slices that are matrices, got a tensor of shape {t.shape}")
             return linalg.matrix_norm(rows, ord="nuc")
         order = 2 if self.n == "fro" else self.n
         return linalg.vector_norm(rows, axis=tuple(range(1, t.ndim)), ord=order)  # type: ignore[arg-type]
@@ -417,6 +419,9 @@ def global_unstructured(
     method = pruning_method(**kwargs)
     if method.PRUNING_TYPE != "unstructured":
         raise TypeError(f"global_unstructured: takes unstructured methods, {pruning_method.__name__} is not")
+    for module, name in pairs:  # before any is pruned
+        if not isinstance(rule_of(module, name), _Pruned):
+            tensor_of(module, name, "global_unstructured")
     with no_grad():
         weights = [getattr(module, name) for module, name in pairs]
         scores = [given.get(pair, weight) for weight, pair in zip(weights, pairs, strict=True)]
