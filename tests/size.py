@@ -24,7 +24,8 @@ class Budget(NamedTuple):
 
 BUDGETS = {
     "hybridml": Budget(
-        85010,
+        85075,
+        "refusals of parametrizations before anything changes (50); "
         "casts of operands by a table (50); "
         "lengths of selections, lists of numbers as keys, parts of complex numbers, ufuncs' `at` on arrays (150); "
         "sparse gradients of embeddings, SparseAdam (630), lazy Adam, programs that read such gradients (185); "
@@ -222,7 +223,7 @@ BUDGETS = {
         "25 walks of graphs, name lists of operations, eleven ways to declare a function",
     ),
     "tests": Budget(
-        88005,
+        88070,
         "operands of several dtypes, results in memory that is kept (40); "
         "lengths of selections, lists of numbers as keys, parts of complex numbers (240); "
         "short ways of sizes, questions of max (31); "
