@@ -104,6 +104,52 @@ def test_a_selection_that_is_returned_twice_is_one_tensor() -> None:
     assert first is second
 
 
+def _element_of_column(x: Any) -> Any:
+    b = x.reshape(-1, 2)[x[::2] > 0]
+    e = b[:, 0][0]
+    b *= 2
+    return b, e
+
+
+def _elements_of_column(x: Any) -> Any:
+    b = x.reshape(-1, 2)[x[::2] > 0]
+    for e in b[:, 0]:
+        e += 1
+    return b, b[0]
+
+
+VIEWS: list[Callable[[Any], Any]] = [
+    lambda x: (b := x[x > 0], b[0]),
+    lambda x: ((b := x[x > 0])[1], b[1]),
+    lambda x: ((b := x.reshape(-1, 2)[x[::2] > 0])[0], b),
+    lambda x: ((i := hm.nonzero(x > 0)[0]), i[-1]),
+    _element_of_column,
+    _elements_of_column,
+]
+
+
+@pytest.mark.parametrize("program", VIEWS)
+def test_elements_are_views_of_the_selection(program: Callable[[Any], Any]) -> None:
+    def updated(f: Callable[[Any], Any]) -> Any:
+        results = f(hm.tensor([3.0, 1.0, -1.0, 5.0, 2.0, 4.0]))
+        results[1].add_(10)
+        return _told(results)
+
+    assert updated(hm.trace(program)) == updated(program)
+
+
+def test_an_element_that_nobody_reads_is_checked() -> None:
+    def unused(x: Any) -> Any:
+        e = x[x > 0][0]
+        e += 1
+        return x
+
+    traced = hm.trace(unused)
+    assert traced(hm.tensor([-1.0, 3.0])).tolist() == [-1.0, 3.0]
+    with pytest.raises(hm.OutOfBoundsError):
+        traced(hm.tensor([-1.0, -3.0]))
+
+
 def test_selections_with_a_history_keep_it() -> None:
     x = hm.tensor([1.0, -1.0, 2.0], requires_grad=True)
     y = hm.trace(lambda x: x[x > 0] * len(x[x > 0]))(x)
