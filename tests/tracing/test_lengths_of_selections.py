@@ -16,7 +16,7 @@ def _places(x: Any) -> Any:
     i = np.where(x > 0.5)[0]
     if len(i) == 0:
         return -1, i
-    return i[0], i[-1], len(i), i
+    return i[0] * 1, i[-1] * 1, len(i), i
 
 
 def _searched(x: Any) -> Any:
@@ -180,3 +180,24 @@ def test_elements_that_a_step_asks_for_have_lengths_asked_for() -> None:
     x = hm.tensor(np.random.default_rng(0).random(40))
     traced = hm.trace(sorted_in_steps)
     assert traced(x).item() == sorted_in_steps(x).item() and traced.ir.count(" loop(") == 1
+
+
+def _chosen_by_steps(x: Any) -> Any:
+    b, c, total = x[x > 0.5], np.where(x > 0.5)[0], 0.0
+    for k in range(20):
+        total = total * 0.5 + len(b) + b.sum() + len(c)
+        b, c = x[x > x[k]], np.where(x > x[k])[0]
+    return total
+
+
+def _chosen_again(x: Any) -> Any:
+    b = x[x > 0.25]
+    for _ in range(20):
+        b = b[b > 0.5]
+    return b
+
+
+@pytest.mark.parametrize("program", [_chosen_by_steps, _chosen_again])
+def test_steps_that_go_on_with_what_others_chose_are_apart(program: Callable[[Any], Any]) -> None:
+    x, traced = hm.tensor(np.random.default_rng(0).integers(0, 9, 24) / 8), hm.trace(program)
+    assert _told(traced(x)) == _told(program(x)) and " loop(" not in traced.ir

@@ -122,7 +122,7 @@ def _asked_by_user() -> bool:
     if is_internal(frame.f_code.co_filename) or is_library(frame.f_globals.get("__name__", "")):
         return False
     op, arg = frame.f_code.co_code[frame.f_lasti : frame.f_lasti + 2]
-    return not (dis.opname[op] == "LOAD_METHOD" or (sys.version_info >= (3, 12) and arg & 1))
+    return dis.opname[op] == "LOAD_ATTR" and not (sys.version_info >= (3, 12) and arg & 1)
 
 
 def _shape(self: Any) -> Any:
