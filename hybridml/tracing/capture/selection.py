@@ -256,8 +256,7 @@ def _chosen_of(array: Tensor, mask: Tensor) -> Tensor:
 
 
 def settle_shared(tracer: Any, leaves: Sequence[Any]) -> None:
-    """Asks for the elements of selections that are among leaves twice, where eager code has one tensor. Raises
-    StepByStep where it has views of one: an element beside its selection, or beside another element."""
+    """Asks for selections that are among leaves twice; raises StepByStep for elements, which are views, beside them."""
     for leaf in leaves:
         if issubclass(type(leaf), Selection) and sum(leaf is other for other in leaves) > 1:
             leaf.settle()

@@ -33,7 +33,7 @@ from ..capture.loops.one_memory import WHICH
 from ..capture.loops.step_tensors import is_part
 from ..capture.loops.taken import raises_in_vain
 from ..capture.numbers.perhaps import may_be_number
-from ..capture.program_arrays import ProgramArray, has_tensor, is_chosen_in, is_over
+from ..capture.program_arrays import ProgramArray, has_tensor, is_over
 from ..capture.subgraphs import enter, fresh, leave, snapshot, written_around
 from ..capture.tracer import Frame, Tracer
 from ..specialize.errors import StepByStep
@@ -466,12 +466,10 @@ class Capture(Questions):
         for name in self.loop.carried:
             if name not in self.before:
                 self.refuse(f"{name} may have no value before it")
-            start, end, carry = self.before[name], self.after.get(name), self.carries.get(name)
+            start, end, carry = self.before[name], self.end_of(name), self.carries.get(name)
             if carry is None:
                 if end is start or (type(start) in CONSTANTS and are_one(end, start)):
                     continue
-                if is_chosen_in(self.region.made, end):  # how many there are is no matter of the region around
-                    self.refuse(f"{name} has elements that a step chooses")
                 by_steps = self.in_steps and name not in self.counted and IntProxy not in (type(start), type(end))
                 carry, known = self.carry_of(name, start, end, by_steps), False
                 if carry is None and name in self.loop.stored and self.may_not_begin():
