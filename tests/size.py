@@ -223,7 +223,8 @@ BUDGETS = {
         "25 walks of graphs, name lists of operations, eleven ways to declare a function",
     ),
     "tests": Budget(
-        88070,
+        88130,
+        "elements of selections that are views, steps that choose (60); "
         "operands of several dtypes, results in memory that is kept (40); "
         "lengths of selections, lists of numbers as keys, parts of complex numbers (240); "
         "short ways of sizes, questions of max (31); "

@@ -57,7 +57,7 @@ def _is_checked(node: Node) -> bool:
     if node.op is None or "indices" not in node.op.inputs or "axis" not in node.params:
         return False
     indices = node.inputs[node.op.inputs.index("indices")]
-    of_index = indices.op is not None and indices.op.name == "index"
+    of_index = indices.op is not None and indices.op.name == "index" and indices is not node.inputs[0]
     return of_index and bool(indices.params["size"] == node.inputs[0].shape[node.params["axis"]])
 
 

@@ -16,7 +16,7 @@ def _places(x: Any) -> Any:
     i = np.where(x > 0.5)[0]
     if len(i) == 0:
         return -1, i
-    return i[0], i[-1], len(i), i
+    return i[0] * 1, i[-1] * 1, len(i), i
 
 
 def _searched(x: Any) -> Any:
@@ -104,6 +104,52 @@ def test_a_selection_that_is_returned_twice_is_one_tensor() -> None:
     assert first is second
 
 
+def _element_of_column(x: Any) -> Any:
+    b = x.reshape(-1, 2)[x[::2] > 0]
+    e = b[:, 0][0]
+    b *= 2
+    return b, e
+
+
+def _elements_of_column(x: Any) -> Any:
+    b = x.reshape(-1, 2)[x[::2] > 0]
+    for e in b[:, 0]:
+        e += 1
+    return b, b[0]
+
+
+VIEWS: list[Callable[[Any], Any]] = [
+    lambda x: (b := x[x > 0], b[0]),
+    lambda x: ((b := x[x > 0])[1], b[1]),
+    lambda x: ((b := x.reshape(-1, 2)[x[::2] > 0])[0], b),
+    lambda x: ((i := hm.nonzero(x > 0)[0]), i[-1]),
+    _element_of_column,
+    _elements_of_column,
+]
+
+
+@pytest.mark.parametrize("program", VIEWS)
+def test_elements_are_views_of_the_selection(program: Callable[[Any], Any]) -> None:
+    def updated(f: Callable[[Any], Any]) -> Any:
+        results = f(hm.tensor([3.0, 1.0, -1.0, 5.0, 2.0, 4.0]))
+        results[1].add_(10)
+        return _told(results)
+
+    assert updated(hm.trace(program)) == updated(program)
+
+
+def test_an_element_that_nobody_reads_is_checked() -> None:
+    def unused(x: Any) -> Any:
+        e = x[x > 0][0]
+        e += 1
+        return x
+
+    traced = hm.trace(unused)
+    assert traced(hm.tensor([-1.0, 3.0])).tolist() == [-1.0, 3.0]
+    with pytest.raises(hm.OutOfBoundsError):
+        traced(hm.tensor([-1.0, -3.0]))
+
+
 def test_selections_with_a_history_keep_it() -> None:
     x = hm.tensor([1.0, -1.0, 2.0], requires_grad=True)
     y = hm.trace(lambda x: x[x > 0] * len(x[x > 0]))(x)
@@ -134,3 +180,24 @@ def test_elements_that_a_step_asks_for_have_lengths_asked_for() -> None:
     x = hm.tensor(np.random.default_rng(0).random(40))
     traced = hm.trace(sorted_in_steps)
     assert traced(x).item() == sorted_in_steps(x).item() and traced.ir.count(" loop(") == 1
+
+
+def _chosen_by_steps(x: Any) -> Any:
+    b, c, total = x[x > 0.5], np.where(x > 0.5)[0], 0.0
+    for k in range(20):
+        total = total * 0.5 + len(b) + b.sum() + len(c)
+        b, c = x[x > x[k]], np.where(x > x[k])[0]
+    return total
+
+
+def _chosen_again(x: Any) -> Any:
+    b = x[x > 0.25]
+    for _ in range(20):
+        b = b[b > 0.5]
+    return b
+
+
+@pytest.mark.parametrize("program", [_chosen_by_steps, _chosen_again])
+def test_steps_that_go_on_with_what_others_chose_are_apart(program: Callable[[Any], Any]) -> None:
+    x, traced = hm.tensor(np.random.default_rng(0).integers(0, 9, 24) / 8), hm.trace(program)
+    assert _told(traced(x)) == _told(program(x)) and " loop(" not in traced.ir

@@ -64,7 +64,7 @@ def spectrum(x: Any) -> Any:
     for _ in range(16):
         z = np.fft.ifft(-1j * k * np.fft.fft(y))
         y = 0.5 * y + 0.01 * z.real
-        y += 0.001 * np.imag(z)
+        y += 0.001 * np.imag(val=z)
     return y
 
 

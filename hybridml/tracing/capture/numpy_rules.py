@@ -281,8 +281,8 @@ def of_function(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[s
     looks = name in _SHAPES or (name == "full_like" and not any(True for _ in found_in([args[1:], kwargs])))
     if (looks or name in _VIEWS) and name not in _OF_MANY:
         asked([args[1:], kwargs], f"np.{name}")
-    if name in ("real", "imag") and is_program(args[0]):
-        return getattr(args[0], name)
+    if name in ("real", "imag"):
+        return getattr(given[0], name)
     if looks or not any(x._memory.is_traced for x in given):
         return _by_numpy(tracer, func, args, kwargs)
     if name in _VIEWS:

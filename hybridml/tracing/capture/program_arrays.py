@@ -11,13 +11,14 @@ from __future__ import annotations
 import gc
 import operator
 import sys
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from hybridml_compiler.graph import ir
 from hybridml_compiler.sizes.dims import is_dim
 from hybridml_compiler.sizes.steps import is_step
 
@@ -359,6 +360,12 @@ def waits(value: Any) -> bool:
 def is_over(x: ProgramValue) -> bool:
     """Whether elements wait that a region of the trace has chosen, a step of a loop, which has ended."""
     return issubclass(type(x), SelectedArray) and x._selection.frame is not next(reversed(x._waits[0].frames), None)
+
+
+def is_chosen_in(made: Container[ir.Node], value: Any) -> bool:
+    """Whether elements wait that a mask among these nodes chooses."""
+    found: Any = value._selection if issubclass(type(value), SelectedArray) else value
+    return waits(value) and found.of is not None and found.of.mask._array in made
 
 
 def plain(value: Any) -> Any:

@@ -36,6 +36,7 @@ from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import tensor_of
 from ...core.tensor import Tensor, place_of
 from ..specialize.errors import StepByStep
+from .loops.one_memory import memory_of
 from .traced_tensor import Traced
 
 _slots: dict[str, Any] = {name: Tensor.__dict__[name] for name in ("_array", "_node")}
@@ -254,11 +255,19 @@ def _chosen_of(array: Tensor, mask: Tensor) -> Tensor:
     return array[mask]
 
 
-def settle_repeated(leaves: Sequence[Any]) -> None:
-    """Asks for the elements of selections that are among leaves twice, where eager code has one tensor."""
+def settle_shared(tracer: Any, leaves: Sequence[Any]) -> None:
+    """Asks for selections that are among leaves twice; raises StepByStep for elements, which are views, beside them."""
     for leaf in leaves:
         if issubclass(type(leaf), Selection) and sum(leaf is other for other in leaves) > 1:
             leaf.settle()
+    families: dict[int, set[int]] = {}  # the leaves in one memory
+    for group, _, apart in tracer.marked.groups:
+        if COUNTED in apart:
+            places = {memory_of(t) for r in group if (t := r()) is not None}
+            found = families.setdefault(id(group[-1]), set())
+            found |= {id(t) for t in leaves if issubclass(type(t), Traced) and memory_of(t) in places}
+            if len(found) > 1:
+                raise StepByStep(None, "elements that a mask chooses are returned as views", (COUNTED,))
 
 
 def _waiting(of: Chosen) -> Selection:

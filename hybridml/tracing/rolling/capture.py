@@ -466,7 +466,7 @@ class Capture(Questions):
         for name in self.loop.carried:
             if name not in self.before:
                 self.refuse(f"{name} may have no value before it")
-            start, end, carry = self.before[name], self.after.get(name), self.carries.get(name)
+            start, end, carry = self.before[name], self.end_of(name), self.carries.get(name)
             if carry is None:
                 if end is start or (type(start) in CONSTANTS and are_one(end, start)):
                     continue

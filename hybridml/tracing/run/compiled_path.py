@@ -30,7 +30,7 @@ from ...core.tensor import Tensor, adopt, place_of
 from ..capture.memory_order import Order, as_seen, in_memory
 from ..capture.numbers.stored_ints import INTS
 from ..capture.program_arrays import ProgramScalar, is_program
-from ..capture.selection import settle_repeated
+from ..capture.selection import settle_shared
 from ..capture.texts import parts_of
 from ..capture.traced_tensor import is_number
 from ..capture.tracer import Input, Tracer
@@ -145,7 +145,7 @@ class CompiledPath(PathEnd):
         known = {id(container): number for number, container in (*there, *arguments)}
         self.known = len(known)
         flat = _plain_keys(pytree.flatten((result, *(effect.value for effect in effects)), leaves, known))
-        settle_repeated(leaves)
+        settle_shared(tracer, leaves)
         made, leaves = iter(leaves), []
         self.structure = pytree.graft(flat, made, partial(parts_of, tracer.texts), leaves)
         whole = pytree.known_in(self.structure)

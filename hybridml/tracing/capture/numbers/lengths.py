@@ -89,7 +89,7 @@ def _front(selection: Any) -> Tensor | None:
             room = _full.fn(shape=(n + 1, *rest), value=0, dtype=of.array.dtype)
             found = _scatter.fn(room, place, _reshape.fn(of.array, (n, *rest)), axis=0)[:n]
         selection.front = of.tracer.wrap(found._array), next(reversed(frames), None)
-        of.tracer.marked.mark([selection.front[0], selection], None, (COUNTED,))
+        of.tracer.marked.mark([selection.front[0], *_with_parents(selection)], None, (COUNTED,))
     front: Tensor = selection.front[0]
     return front
 
@@ -107,8 +107,13 @@ def _element(self: Selection, key: Any) -> Tensor | None:
             at = _where.fn(at < 0, at + count, at)
         outside = fails_where(tracer, (at < 0) | (at >= count))
     one: Tensor = front[key] if is_step(key) else front[at + outside]
-    tracer.marked.mark([one, self], None, (COUNTED,))  # in eager code it is a view
+    tracer.marked.mark([one, *_with_parents(self)], None, (COUNTED,))  # in eager code it is a view
     return one
+
+
+def _with_parents(selection: Selection) -> list[Selection]:
+    """A selection, and those of which it is a view: the one that has the memory comes last."""
+    return [selection] if selection.parent is None else [selection, *_with_parents(selection.parent[0])]
 
 
 def _asked_by_user() -> bool:
@@ -117,7 +122,7 @@ def _asked_by_user() -> bool:
     if is_internal(frame.f_code.co_filename) or is_library(frame.f_globals.get("__name__", "")):
         return False
     op, arg = frame.f_code.co_code[frame.f_lasti : frame.f_lasti + 2]
-    return not (dis.opname[op] == "LOAD_METHOD" or (sys.version_info >= (3, 12) and arg & 1))
+    return dis.opname[op] == "LOAD_ATTR" and not (sys.version_info >= (3, 12) and arg & 1)
 
 
 def _shape(self: Any) -> Any:

@@ -40,7 +40,7 @@ from ...capture.loops.taken import raises_in_vain, scalar
 from ...capture.loops.ways import joined
 from ...capture.memory import is_element
 from ...capture.numbers.perhaps import may_be_number
-from ...capture.program_arrays import is_program, waits
+from ...capture.program_arrays import is_chosen_in, is_program, waits
 from ...capture.subgraphs import fresh
 from ..carries import are_one, computed_int, kind_of_number
 from ..code_loops import flow_of
@@ -115,6 +115,8 @@ class Joins:
     tracer: Any
     frame: FrameType
     region: Any
+    refuse: Any
+    after: dict[str, Any]
     grown: Sequence[Any]
     lists: Mapping[str, Any]
     exits: list[Any]
@@ -365,6 +367,13 @@ class Joins:
                 node = fresh(self.tracer, Aval((), float64, weak=True))._array
                 found[name] = computed_int(self.tracer, ScalarProxy(self.tracer.wrap(node, True)), {node: 1.0})
         self.assign(found)
+
+    def end_of(self, name: str) -> Any:
+        """The value of a variable after a step. Elements that a step chooses are refused: nobody can ask for these."""
+        end = self.after.get(name)
+        if is_chosen_in(self.region.made, end):
+            self.refuse(f"{name} has elements that a step chooses")
+        return end
 
     # -- the join
 
