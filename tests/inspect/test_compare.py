@@ -336,7 +336,8 @@ def test_devices_are_compared_from_one_start_and_leave_no_trace(tmp_path: Path) 
     found = hm.compare(step, x, devices=["cpu", "cuda:sim"], repeats=2)
     assert found.devices == ("cpu", "cuda:sim") and found["cuda:sim"].eager.kernels > found["cuda:sim"].traced.kernels
     assert all(c.results.ulp == 0 for c in found.comparisons)
-    assert found.results[0].ulp == 0 and found.results[1].count > 8 and 0 < found.results[1].relative < 1e-5
+    assert found.results[0].ulp == 0 and found.results[1].count > 8
+    assert found.results[1].relative < 1e-5  # 0 where the process has compiled no sums in another order
     for p, was in zip(model.parameters(), before, strict=True):
         assert p.device == "cpu" and p.grad is None
         np.testing.assert_array_equal(p.detach().numpy(), was)
