@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from hybridml_compiler import compile_policy
+from hybridml_compiler import compile_policy, errors
 from tests.support import examples
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -93,6 +93,24 @@ def as_long_as_it_takes() -> None:
     from hybridml.tracing.specialize import eager_calls
 
     eager_calls.MOST_SECONDS = eager_calls.COSTLY_SECONDS = float("inf")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def messages_alone() -> Iterator[None]:
+    """Errors that show the place of the user's line alone: its source, in a test, often has the words of `match=`."""
+
+    def alone(self: errors.HybridmlError) -> str:
+        return re.sub(r"(\n  at \S+:\d+): .*", r"\1", super(errors.HybridmlError, self).__str__())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(errors.HybridmlError, "__str__", alone)
+        yield
+
+
+@pytest.fixture
+def source_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Errors as users see them, with the source of the line."""
+    monkeypatch.delattr(errors.HybridmlError, "__str__")
 
 
 @pytest.fixture

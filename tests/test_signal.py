@@ -102,7 +102,7 @@ ERRORS: dict[str, tuple[type[HybridmlError], str, Callable[[hm.Tensor], Any]]] =
     "half": (ArgumentError, "no half spectrum", lambda x: hm.stft(x * 1j, 4, onesided=True)),
     "spectra": (ShapeError, "needs spectra", lambda x: hm.istft(x, 4)),
     "frequencies": (ShapeError, "n_fft=8 has 5 frequencies", lambda x: hm.istft(hm.ones((4, 3)), 8)),
-    "points": (ShapeError, "hann_window: -1 points", lambda x: hm.hann_window(-1)),
+    "points": (ShapeError, "hann: -1 points", lambda x: hm.hann_window(-1)),
 }
 
 

@@ -12,7 +12,7 @@ from .. import arrays as xp
 from .. import functional, linalg, random, special
 from ..core.tensor import Tensor
 from ..random.generator import Generator
-from ..random.sampling import Draw
+from ..random.sampling import of_vectors
 from . import constraints
 from .distribution import Distribution
 
@@ -148,13 +148,7 @@ class MultivariateNormal(OfCovariance):
         self, loc: Any, covariance_matrix: Any = None, precision_matrix: Any = None, scale_tril: Any = None
     ) -> None:
         matrix, factor_of = given_covariance(self, covariance_matrix, precision_matrix, scale_tril)
-        shapes = xp.asarray(loc).shape, xp.asarray(matrix).shape
-        if not shapes[0] or shapes[1][-2:] != shapes[0][-1:] * 2:
-            raise ShapeError(
-                f"MultivariateNormal: needs a mean of k numbers and matrices of k by k, got shapes {shapes[0]} "
-                f"and {shapes[1]}"
-            )
-        given = Draw("MultivariateNormal", None, None, None, xp.asarray(loc)[..., None], matrix)
+        given = of_vectors("MultivariateNormal", None, None, loc, matrix)
         loc, matrix = given.params
         self.batch_shape, self.event_shape = given.shape[:-2], given.shape[-1:]
         self.loc = xp.broadcast_to(loc[..., 0], (*self.batch_shape, *self.event_shape))

@@ -178,7 +178,11 @@ def categorical(logits: Parameter, shape: Any = None, *, axis: int = -1, generat
         k = axis_index("categorical", axis, t.shape)
         rows = moveaxis(t, k, -1)
         wanted = rows.shape[:-1] if shape is None else shape_of(shape)
-        if broadcast_shapes(rows.shape[:-1], wanted) != wanted:
+        try:
+            fits = broadcast_shapes(rows.shape[:-1], wanted) == wanted
+        except ShapeError:
+            fits = False
+        if not fits:
             raise ShapeError(
                 f"categorical: logits of shape {t.shape} do not broadcast to results of shape {wanted}; their axes but "
                 "that of the classes stand at the end of it"

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from hybridml_compiler import dtypes
-from hybridml_compiler.errors import ArgumentError, ShapeError
+from hybridml_compiler.errors import ArgumentError
 
 from ..arrays.creation import asarray
 from ..core import ops
 from ..core.tensor import Tensor
 from .generator import Generator, shape_of
-from .sampling import Draw, Parameter, anything, common_shape, drawn, not_negative, positive, sampler
+from .sampling import Draw, Parameter, anything, common_shape, drawn, not_negative, of_vectors, positive, sampler
 
 
 @sampler(low=anything, high=anything)
@@ -398,13 +398,7 @@ def multivariate_normal(
     """
     if (cov is None) == (scale_tril is None):
         raise ArgumentError("multivariate_normal: takes the covariance, or its Cholesky factor as scale_tril")
-    d = Draw("multivariate_normal", None, dtype, generator, asarray(mean)[..., None], cov, scale_tril)
-    mean, cov, factor = d.params
-    if len(d.shape) < 2 or d.shape[-1] != d.shape[-2]:
-        raise ShapeError(
-            f"multivariate_normal: needs a mean of k numbers and matrices of k by k, got shapes {mean.shape[:-1]} and "
-            f"{(factor if cov is None else cov).shape}"
-        )
-    factor = ops.cholesky(cov) if factor is None else factor
+    d = of_vectors("multivariate_normal", dtype, generator, mean, scale_tril if cov is None else cov)
+    mean, factor = d.params[0], d.params[1] if cov is None else ops.cholesky(d.params[1])
     d.shape = (*shape_of(shape), *d.shape[:-1], 1)
     return d.give((mean + ops.matmul(factor, d.normal()))[..., 0])

@@ -214,6 +214,16 @@ class Draw:
         return x if x.dtype is self.result else ops.astype(x, self.result)
 
 
+def of_vectors(name: str, dtype: Any, generator: Generator | None, mean: Any, matrix: Any) -> Draw:
+    """The call of a distribution over vectors: a mean (..., k, 1) and a matrix (..., k, k), else ShapeError."""
+    mean, matrix = asarray(mean), asarray(matrix)
+    if not mean.ndim or matrix.shape[-2:] != mean.shape[-1:] * 2:
+        raise ShapeError(
+            f"{name}: needs a mean of k numbers and matrices of k by k, got shapes {mean.shape} and {matrix.shape}"
+        )
+    return Draw(name, None, dtype, generator, mean[..., None], matrix)
+
+
 class Counts(Draw):
     """A draw of integers (int64, or the dtype that is asked for), computed in float64. It has no gradient."""
 

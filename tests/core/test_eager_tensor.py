@@ -362,12 +362,19 @@ def test_copies() -> None:
         assert y.tolist() == [1, 2] and y.requires_grad and y.is_leaf and not np.shares_memory(y.detach(), x.detach())
 
 
+@pytest.mark.usefixtures("source_lines")
 def test_errors_name_the_users_line() -> None:
     with pytest.raises(hm.ShapeError, match=r"shapes f32\[3\] and f32\[4\] do not broadcast") as found:
         hm.ones((3,)) + hm.ones((4,))
     assert "test_eager_tensor.py" in str(found.value) and "hm.ones((3,)) + hm.ones((4,))" in str(found.value)
     with pytest.raises(TypeError, match="missing"):
         hm.reshape(hm.ones((3,)))
+
+
+def test_a_match_is_not_found_in_the_line_of_a_test() -> None:
+    with pytest.raises(hm.ShapeError, match=r"do not broadcast.*\n  at .*:[0-9]+$") as found:
+        hm.ones((3,)) + hm.ones((4,))  # not in the message
+    assert "not in the message" not in str(found.value) and "not in the message" in repr(found.value)
 
 
 def test_generated_source_is_readable() -> None:

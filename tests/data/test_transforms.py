@@ -195,7 +195,7 @@ def test_hue_goes_round() -> None:
     ],
 )
 def test_errors_say_what_is_wrong(make: Any, error: type[Exception], words: str) -> None:
-    with pytest.raises(error, match="^.*" + words):
+    with pytest.raises(error, match=words):
         make()
 
 

@@ -221,9 +221,9 @@ TENSORS: dict[str, tuple[str, Callable[[], Any]]] = {
 @pytest.mark.parametrize("name", TENSORS)
 def test_tensors_are_checked_where_asked(name: str) -> None:
     message, call = TENSORS[name]
-    with pytest.raises(hm.ArgumentError, match="^.*" + message):
+    with pytest.raises(hm.ArgumentError, match=message):
         call()
-    with pytest.raises(hm.ArgumentError, match="^.*" + message):
+    with pytest.raises(hm.ArgumentError, match=message):
         hm.trace(call)()
 
 

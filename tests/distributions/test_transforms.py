@@ -172,5 +172,5 @@ ERRORS: dict[str, tuple[type[HybridmlError], str, Callable[[], Any]]] = {
 @pytest.mark.parametrize("name", ERRORS)
 def test_errors(name: str) -> None:
     kind, message, call = ERRORS[name]
-    with pytest.raises(kind, match="^.*" + message):
+    with pytest.raises(kind, match=message):
         call()

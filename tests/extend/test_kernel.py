@@ -128,7 +128,7 @@ def test_operands_broadcast_and_have_one_dtype() -> None:
     assert made(hm.ones(3, dtype=hm.bfloat16), 1.0).dtype == hm.bfloat16
     with pytest.raises(hm.ShapeError, match="straight: shapes"):
         made(hm.ones(3), hm.ones(4))
-    with pytest.raises(hm.DTypeError, match="complex64"):
+    with pytest.raises(hm.DTypeError, match=r"takes real data, got c64\[3\]"):
         made(hm.ones(3, dtype=hm.complex64), 1)
 
 

@@ -357,6 +357,7 @@ def test_the_gradient_of_a_traced_function_of_a_float() -> None:
     assert scaled.cache_info().compiles == 1
 
 
+@pytest.mark.usefixtures("source_lines")
 @pytest.mark.parametrize(
     "fails",
     [

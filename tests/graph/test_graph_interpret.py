@@ -82,6 +82,7 @@ def test_infinity_is_a_value_and_no_warning() -> None:
     assert np.isinf(out).all()
 
 
+@pytest.mark.usefixtures("source_lines")
 def test_an_error_of_a_row_names_the_line_that_made_the_node() -> None:
     table, index = input_node(avals.parse("f32[3]"), "table"), input_node(avals.parse("i64[2]"), "index")
     taken = apply(OPS["take"], [table, index], {"axis": 0}, where="model.py:7: table[index]")

@@ -414,7 +414,7 @@ def test_named_results_stay_in_traced_programs() -> None:
     [
         (lambda x: linalg.inv(x), linalg.LinAlgError, r"inv: matrix 1 of f64\[2,2,2\] is singular: its rank is 1 of 2"),
         (lambda x: linalg.solve(x[None], x), linalg.LinAlgError, r"solve: matrix \(0, 1\) of f64\[1,2,2,2\] is sing"),
-        (lambda x: linalg.cholesky(x - 5), linalg.LinAlgError, "cholesky: matrix 0 .* smallest eigenvalue is -9"),
+        (lambda x: linalg.cholesky(x - 5), linalg.LinAlgError, r"cholesky: matrix 0 .* smallest eigenvalue is -8\.52"),
         (lambda x: linalg.svd(x * hm.nan), linalg.LinAlgError, "svd: matrix 0 .* holds nan or infinity"),
         (lambda x: linalg.solve_triangular(x * 0, x, upper=True), linalg.LinAlgError, "element 0 of its diagonal is 0"),
         (lambda x: linalg.matrix_power(x, -1), linalg.LinAlgError, "inv: matrix 1"),

@@ -22,7 +22,7 @@ IMAGE = (2, 4, 5, 6)
 @pytest.mark.parametrize(
     ("call", "shape", "words"),
     [
-        (lambda x: F.conv3d(x, x), IMAGE, "(n, c, d, h, w) or (c, d, h, w), got shape (2, 4, 5, 6)"),
+        (lambda x: F.conv3d(x[0], x), IMAGE, "(n, c, d, h, w) or (c, d, h, w), got shape (4, 5, 6)"),
         (lambda x: F.conv1d(x, hm.ones((2, 4, 3)), padding=-1), IMAGE[:3], "must not be negative"),
         (lambda x: F.conv2d(x, hm.ones((2, 4, 3, 3)), stride=0), IMAGE, "stride must be 1 or more"),
         (lambda x: F.conv2d(x, hm.ones((2, 4, 3, 3)), stride=(1, 2, 3)), IMAGE, "an integer or a pair of integers"),
@@ -56,7 +56,7 @@ IMAGE = (2, 4, 5, 6)
         (lambda x: F.pad(x, (-9, 1)), IMAGE, "crops more than there is"),
         (lambda x: F.instance_norm(x), IMAGE[:2], "(n, c, ...) with positions"),
         (lambda x: F.local_response_norm(x, 0), IMAGE, "size 1 or more"),
-        (lambda x: F.normalize(x, p=-1.0), IMAGE, "must not be negative"),
+        (lambda x: F.normalize(x, p=-1.0), IMAGE, "p must be a number, 0 or more"),
         (lambda x: F.cdist(x, hm.ones((3, 2))), IMAGE, "(..., n, k) and (..., m, k)"),
         (lambda x: F.pdist(x), IMAGE, "input must be (n, k)"),
         (lambda x: F.hardtanh(x, 1.0, -1.0), IMAGE, "min_val must not be above max_val"),

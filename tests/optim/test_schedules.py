@@ -197,4 +197,4 @@ PLAIN = hm.optim.Adagrad([hm.zeros((1,))])
 def test_errors_are_in_pytorchs_words(make: Any, error: type[Exception], words: str) -> None:
     with pytest.raises(error) as caught:
         make(lr_scheduler)
-    assert words in str(caught.value).split("\n  at ")[0]
+    assert words in str(caught.value)

@@ -200,7 +200,7 @@ def lamb(p: np.ndarray, g: np.ndarray, state: list[np.ndarray], t: int) -> np.nd
 def test_errors_are_in_pytorchs_words(make: Any, words: str) -> None:
     with pytest.raises(hm.ArgumentError) as caught:
         make(hm.ones((2, 2)).requires_grad_())
-    assert words in str(caught.value).splitlines()[0]
+    assert words in str(caught.value)
 
 
 def test_a_dampened_state_of_pytorchs_is_past_its_first_step() -> None:

@@ -255,6 +255,7 @@ def test_a_value_is_sent_once_to_each_device() -> None:
     assert [part.device for part in parts] == [HERE, SIMULATED, THERE, SIMULATED]
 
 
+@pytest.mark.usefixtures("source_lines")
 def test_checks_are_owed_by_the_device_that_has_them() -> None:
     def program(t: hm.Tensor, indices: hm.Tensor) -> hm.Tensor:
         hm.take(t.exp().to(THERE), indices.to(THERE), axis=0)  # nobody reads it

@@ -199,6 +199,7 @@ def test_an_index_is_told_when_somebody_waits(there: Gpu) -> None:
                 hm.cuda.current_stream().synchronize()
 
 
+@pytest.mark.usefixtures("source_lines")
 def test_the_error_has_the_line_of_its_call(there: Gpu) -> None:
     table, bad = array(4, 2).to(there.name), hm.tensor([9]).to(there.name)
     for _ in range(20):

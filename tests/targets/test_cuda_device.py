@@ -93,6 +93,7 @@ def test_a_training_step() -> None:
     assert len(made) > 10 and all(isinstance(code, CudaKernel) for code in made)
 
 
+@pytest.mark.usefixtures("source_lines")
 def test_an_index_out_of_range_names_the_users_line() -> None:
     @hm.trace
     def chosen(x: hm.Tensor, k: hm.Tensor) -> hm.Tensor:

@@ -246,6 +246,7 @@ def test_streams_do_not_share_the_memory_that_products_work_in(monkeypatch: pyte
 # ---- errors
 
 
+@pytest.mark.usefixtures("source_lines")
 def test_an_index_out_of_range_names_the_users_line(there: Gpu) -> None:
     def chosen(x: Any, k: Any) -> Any:
         y = hm.exp(x * 2).sum(0)

@@ -102,6 +102,7 @@ def test_a_program_that_is_found_is_the_one_that_was_made(
     assert "__global__" in f.llvm  # for whoever looks
 
 
+@pytest.mark.usefixtures("source_lines")
 def test_an_index_out_of_range_has_its_line() -> None:
     def program(t: hm.Tensor, at: hm.Tensor) -> hm.Tensor:
         return hm.take(t, at, axis=0)  # here

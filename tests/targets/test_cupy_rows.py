@@ -162,6 +162,7 @@ def test_other_rows_say_why_they_are_the_hosts(cupy: Any, op: Op) -> None:
     assert kernel.reasons[-1].endswith(f"its results back: no function of CuPy's is {op.name}")
 
 
+@pytest.mark.usefixtures("source_lines")
 def test_a_singular_matrix_names_the_users_line(cupy: Any) -> None:
     def solved(x: Any) -> Any:
         return hm.exp(hm.linalg.inv(x * 2)) + 1  # here

@@ -90,6 +90,7 @@ def test_sizes_that_come_with_the_call(toy: str) -> None:
     assert f.cache_info().compiles == 3
 
 
+@pytest.mark.usefixtures("source_lines")
 def test_errors_name_the_line_of_the_user(toy: str) -> None:
     """The frames of a target that is not ours are not the user's."""
 

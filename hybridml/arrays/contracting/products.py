@@ -77,7 +77,7 @@ def vdot(x: Tensor, y: Tensor, /) -> Tensor:
     """
     x, y = lifted(x), lifted(y)
     if x.numel() != y.numel():
-        raise ShapeError(f"vdot: {_aval(x)} and {_aval(y)} differ in their number of elements; give as many of each")
+        raise ShapeError(f"vdot: {_aval(x)} and {_aval(y)} have {x.numel()} and {y.numel()} elements; make them equal")
     return vecdot(_reshape.fn(x, (x.numel(),)), _reshape.fn(y, (y.numel(),)))
 
 
