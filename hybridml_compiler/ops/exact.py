@@ -6,7 +6,7 @@ from __future__ import annotations
 import cmath
 import math
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -170,13 +170,27 @@ python_math = Op(
 )
 
 
+SCALAR_POWER = "**"  # NumPy's operator of scalars: the C library rounds it, where `np.power` has vectors of its own
+
+
+def one_by_one(xs: Sequence[np.ndarray], dtype: np.dtype, name: str) -> np.ndarray:
+    """A ufunc of NumPy's, or the operator, of one number at a time."""
+    function = operator.pow if name == SCALAR_POWER else getattr(np, name)
+    arrays = np.broadcast_arrays(*xs)
+    with np.errstate(all="ignore"):
+        found = [function(*given) for given in zip(*(a.ravel() for a in arrays), strict=True)]
+    return np.asarray(found, dtype).reshape(arrays[0].shape)
+
+
 def _numpy_eager(*xs: np.ndarray, name: str) -> np.ndarray:
+    if name == SCALAR_POWER:
+        return one_by_one(xs, xs[0].dtype, name)
     with np.errstate(all="ignore"):
         return np.asarray(getattr(np, name)(*xs))
 
 
 def _numpy_infer(*xs: Aval, name: str) -> Aval:
-    ufunc = getattr(np, name)
+    ufunc = getattr(np, "power" if name == SCALAR_POWER else name)
     if ufunc.nin != len(xs):
         raise ArgumentError(f"numpy_{('unary', 'binary')[len(xs) - 1]}: np.{name} takes {ufunc.nin} arrays")
     dtype = ufunc.resolve_dtypes((*(x.dtype for x in xs), None))[-1]
@@ -208,7 +222,7 @@ def _of_numpy(row: str, names: tuple[str, ...], inputs: tuple[str, ...], other: 
 
 
 numpy_unary = _of_numpy("numpy_unary", ("exp", "cos"), ("x",), "power")
-numpy_binary = _of_numpy("numpy_binary", ("power", "hypot"), ("x", "y"), "exp")
+numpy_binary = _of_numpy("numpy_binary", ("power", "hypot", SCALAR_POWER), ("x", "y"), "exp")
 
 
 _OF_COMPLEX = "acos acosh asin asinh atan atanh cos cosh exp log log10 phase rect sin sinh sqrt tan tanh"

@@ -66,6 +66,11 @@ def _float(node: Node) -> Node:
     return make("astype", node, dtype=dtypes.float64)
 
 
+def _as(node: Node, count: Node) -> Node:
+    """A count as what stood in its place: carries of an inner loop are floats, and ints."""
+    return count if node.dtype is dtypes.int64 else _float(count)
+
+
 def _leaf(node: Node) -> _Int | None:
     """A number that is an int whatever data is."""
     if node.shape or node.dtype not in (dtypes.float64, dtypes.int64):
@@ -122,7 +127,7 @@ def _rewritten(
     """Returns what takes the place of each node where these inputs are ints, and the nodes that are ints then."""
     nodes = topological([*roots])
     ints = {node: _Int(count, None, 0.0) for node, count in own.items()}
-    final = {node: _float(count) for node, count in own.items()}
+    final = {node: _as(node, count) for node, count in own.items()}
     loops: dict[object, Results] = {}
     for node in nodes:
         if node in final:
@@ -132,14 +137,12 @@ def _rewritten(
             read = [n for n in nodes if n.op is LOOP and family(n) == family(node)]
             loops[family(node)] = _inner(read, operands, ints, optimized)
         if node in ints:  # of a loop that was met before
-            final[node] = _float(ints[node].node)
+            final[node] = _as(node, ints[node].node)
         elif node.op is LOOP and (made := loops[family(node)]):
             final[node] = made[node.params["result"]]
         elif (number := _int(node, operands, ints)) is not None:
             ints[node] = number
-            final[node] = (
-                node if not node.inputs else number.node if node.dtype is dtypes.int64 else _float(number.node)
-            )
+            final[node] = _as(node, number.node) if node.inputs else node
         else:
             final[node] = _with_ints(node, operands, ints)
     return final, ints

@@ -23,6 +23,7 @@ from ..graph.body import steps_in
 from ..graph.facts import CALLED
 from ..graph.ir import Graph, Node, apply, constant, input_node, topological, with_inputs
 from ..graph.rewrite import make
+from ..ops.exact import one_by_one
 from ..sizes.atoms import Symbol
 from ..sizes.dims import LEAST, Size, _make, bounds, is_dim, symbol, symbols_of
 from ..sizes.values import evaluate
@@ -305,12 +306,7 @@ def _compute(node: Node, sizes: Mapping[str, np.ndarray], values: dict[Node, np.
         assert node.op is not None
         operands = [values[n] for n in node.inputs]
         with np.errstate(all="ignore"):
-            one_by_one = node.op.name in ("numpy_unary", "numpy_binary") and not node.shape
-            values[node] = _each(node, operands) if one_by_one else np.asarray(node.op.run(operands, node.params))
-
-
-def _each(node: Node, operands: Sequence[np.ndarray]) -> np.ndarray:
-    function = getattr(np, node.params["name"])
-    arrays = np.broadcast_arrays(*operands)
-    found = [function(*given) for given in zip(*(a.ravel() for a in arrays), strict=True)]
-    return np.asarray(found, node.dtype).reshape(arrays[0].shape)
+            if node.op.name in ("numpy_unary", "numpy_binary") and not node.shape:
+                values[node] = one_by_one(operands, node.dtype, node.params["name"])
+            else:
+                values[node] = np.asarray(node.op.run(operands, node.params))

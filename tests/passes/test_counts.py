@@ -76,6 +76,26 @@ def nested(v: Any) -> Any:
     return pairs, rows, v
 
 
+def shifted(v: Any) -> Any:
+    total = 0.0
+    for i in range(1, N):
+        j = i
+        while j > 0 and v[j - 1] > v[j]:
+            v[j] = v[j - 1] * 0.5
+            j -= 1
+        if v[i] > 0.5 and total > 2.0:
+            v[0] = v[i]
+        total = total * 0.5 + v[i]
+    return total, v
+
+
+def test_an_inner_loop_has_ints_that_were_ints() -> None:
+    found = hm.trace(shifted)
+    for a, b in zip(shifted(_values()), found(hm.tensor(_values())), strict=True):
+        assert np.array_equal(a, b)
+    assert " loop(" in found.ir
+
+
 @pytest.mark.parametrize("program", [positions, from_the_end, reset, merged, nested])
 def test_counts_are_ints(program: Callable[..., Any]) -> None:
     eager, traced = _values(), hm.tensor(_values())

@@ -466,9 +466,27 @@ def total_of_elements(x: hm.Tensor) -> Any:
     return m, m * x, last
 
 
-@pytest.mark.parametrize("fn", [in_float32, total_of_elements], ids=lambda fn: fn.__name__)
+def total_of_the_least(x: hm.Tensor) -> Any:
+    h, m = np.zeros(N), 0.0
+    h[:] = x
+    for i in range(N):
+        m = m * 0.5 + min(x[i] * 2, h[i])
+    return m
+
+
+@pytest.mark.parametrize("fn", [in_float32, total_of_elements, total_of_the_least], ids=lambda fn: fn.__name__)
 def test_elements_of_numpys_arrays_are_its_scalars(fn: Program) -> None:
     assert " loop(" in alike(fn).ir
+
+
+def test_a_number_beside_elements_may_be_one_after_the_loop() -> None:
+    def program(x: hm.Tensor) -> Any:
+        h, m = np.ones(N), 0.0
+        for i in range(N):
+            m = x[i] if x[i] > 0.95 else m * 0.5 + h[i]
+        return m
+
+    alike(program)
 
 
 def test_its_gradient_is_that_of_the_way_it_went() -> None:

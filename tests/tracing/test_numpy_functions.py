@@ -117,6 +117,38 @@ def test_functions_are_calls_of_one_program(name: str) -> None:
     assert traced.cache_info().compiles == 1 and "numpy_" in traced.ir
 
 
+SCALARS = "np.float32 np.float64 np.int64 np.int16 np.complex64 float(1.7) int(3)".split()
+
+
+@pytest.mark.parametrize("base", SCALARS)
+def test_powers_of_scalars_have_the_bits_of_their_operator(base: str) -> None:
+    names = [(a, b) for a, b in ((base, other) for other in SCALARS) if "np." in a + b]
+    lines = [f"{name} = np.zeros(30, np.{name})" for name in {n[3:] for pair in names for n in pair if "np." in n}]
+    lines += [f"{line.split()[0]}[:] = x" for line in lines]
+    ends = [" ** ".join(f"{n[3:]}[{{0}}]" if "np." in n else n for n in pair) for pair in names]
+    results = [end.format(k) for end in ends for k in range(0, 30, 3)] + ["np.power(float64[1], float64[2])"]
+    lines += ["float64 = np.zeros(30)", "float64[:] = x", f"return [{', '.join(results)}]"]
+    space: dict[str, Any] = {"np": np}
+    exec("def program(x):\n    " + "\n    ".join(lines), space)
+    traced = hm.trace(space["program"])
+    for seed in range(3):
+        x = hm.asarray(np.random.default_rng(seed).random(30) * 3 + 1)
+        with np.errstate(all="ignore"):
+            assert_same(space["program"](x), traced(x))
+
+
+def test_powers_of_scalars_of_two_dtypes_in_steps() -> None:
+    def program(x: Any) -> Any:
+        small, out = np.zeros(N, np.float32), array(x)
+        small[:] = x
+        for k in range(1, N):
+            out[k] = (small[k] + 0.5) ** out[k - 1]
+        return out
+
+    for seed in range(3):
+        assert is_loop(both(program, lambda seed=seed: hm.asarray(np.random.default_rng(seed).random(N))))
+
+
 OTHERS = written, lambda x: np.gradient(matrix(x)), lambda x: np.average(array(x), returned=True)
 
 

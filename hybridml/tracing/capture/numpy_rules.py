@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from hybridml_compiler.errors import HybridmlError
+from hybridml_compiler.ops.exact import SCALAR_POWER
 from hybridml_compiler.ops.numpy_functions import ARRAY, CONSTANT, LIST, NAMES, NUMBER
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.dims import Dim, is_dim, steps_of
@@ -101,27 +102,38 @@ OF_STEPS = _SUMS | _ANSWERS | _named("concatenate repeat roll tile where")
 
 
 def of_ufunc(tracer: Tracer, ufunc: np.ufunc, call: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A ufunc, or a method of one, of operands without tensors."""
+    """A ufunc, a method of one, or the operator of scalars, of operands without tensors."""
     out = kwargs.get("out")
+    function = operator.pow if call == SCALAR_POWER else getattr(ufunc, call)
     if call == "at" and issubclass(type(inputs[0]), ProgramArray) and any(map(has_tensor, inputs)):
         if not _updated(tracer, ufunc, *inputs):
             _settled(tracer, ufunc.at, inputs, kwargs)
         return None
     given = list(found_in([*inputs, *(out or ())]))
     if not any(x._memory.is_traced for x in given) and not any(map(_is_number, inputs)):
-        return _by_numpy(tracer, getattr(ufunc, call), inputs, kwargs)
-    if call == "__call__" and ufunc.nout == 1 and kwargs.keys() <= {"out"}:
-        result = _attempt(lambda: _computed(tracer, ufunc, inputs))
+        return _by_numpy(tracer, function, inputs, kwargs)
+    if call in ("__call__", SCALAR_POWER) and ufunc.nout == 1 and kwargs.keys() <= {"out"}:
+        result = _attempt(lambda: _computed(tracer, ufunc, inputs, call == SCALAR_POWER))
         if result is not None:
             if out is None:
                 return value_of(tracer, result, scalar=True)
             if waits(out[0]) or (issubclass(type(out[0]), ProgramArray) and out[0]._memory.becomes_traced()):
                 out[0]._store(result)
                 return out[0]
-    return _settled(tracer, getattr(ufunc, call), inputs, kwargs)
+    return _settled(tracer, function, inputs, kwargs)
 
 
-def _computed(tracer: Tracer, ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Tensor | None:
+def _power(x: Any, y: Any) -> Any:
+    """`x ** y` of NumPy's scalars: their own operator where one has the result's dtype, and else the ufunc."""
+    if all(is_dim(v) or isinstance(v, int | float | complex | np.generic) for v in (x, y)):
+        *_, dtype = np.power.resolve_dtypes((_type(x), _type(y), None))
+        if dtype.kind in "fc" and any(isinstance(v, np.generic) and v.dtype == dtype for v in (x, y)):
+            tracer = next(found_in((x, y)))._memory.tracer
+            return of_ufunc(tracer, np.power, SCALAR_POWER, (x, y), {})
+    return np.power(x, y)
+
+
+def _computed(tracer: Tracer, ufunc: np.ufunc, inputs: tuple[Any, ...], of_scalars: bool = False) -> Tensor | None:
     """The result of a ufunc in NumPy's dtype; None where no row has it."""
     *wanted, found = ufunc.resolve_dtypes((*map(_type, inputs), None))
     kinds = {dtype.kind for dtype in (*wanted, found)}
@@ -132,7 +144,7 @@ def _computed(tracer: Tracer, ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Tenso
     alike = {dtype.kind for dtype in wanted} in ({"f"}, {"c"}) and len(set(wanted)) == 1
     if not exact and (not alike or len(wanted) > 2 or ufunc.signature is not None):
         return None
-    if "c" in kinds and not exact and name in _OPERATORS and not any(map(is_array, inputs)):
+    if "c" in kinds and not exact and name in _OPERATORS and not (of_scalars or any(map(is_array, inputs))):
         return None  # of scalars they round in another way
     operands = [_cast_operand(tracer, x, dtype) for x, dtype in zip(inputs, wanted, strict=True)]
     if any(x is None for x in operands):
@@ -141,7 +153,7 @@ def _computed(tracer: Tracer, ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Tenso
         return cast(ufunc(*operands), found)
     row = OPS["numpy_unary" if len(wanted) == 1 else "numpy_binary"]
     tracer.may_be_slower |= bool(tracer.loops)
-    result: Tensor = row.fn(*operands, name=name)
+    result: Tensor = row.fn(*operands, name=SCALAR_POWER if of_scalars else name)
     return result
 
 
@@ -476,3 +488,6 @@ for _name, _method in {
     "_by_numpy": _by_rule,
 }.items():  # fmt: skip
     setattr(ProgramValue, _name, _method)
+for _name in ("__pow__", "__ipow__"):
+    setattr(ProgramScalar, _name, lambda self, y, modulo=None: _power(self, y))
+setattr(ProgramScalar, "__rpow__", lambda self, x: _power(x, self))  # noqa: B010

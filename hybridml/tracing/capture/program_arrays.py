@@ -118,13 +118,6 @@ class ProgramValue(NDArrayOperatorsMixin, Proxy):
     def __deepcopy__(self, memo: Any) -> Any:
         return self.copy()
 
-    def __pow__(self, other: Any, modulo: Any = None) -> Any:
-        if type(self) is not ProgramScalar and type(other) in (int, float):  # NumPy's operator knows some powers
-            exact = {2: np.square, 1: np.positive, 0.5: np.sqrt, -1: np.reciprocal}
-            if other in exact and (self.dtype.kind in "fc" or (type(other) is int and other > 0)):
-                return exact[other](self)
-        return np.power(self, other)
-
 
 class ProgramArray(ProgramValue):
     """Stand-in of an array."""
@@ -154,7 +147,14 @@ class ProgramArray(ProgramValue):
         else:
             raise TypeError(f"the {name} of an array cannot be assigned while a function is traced")
 
-    def __ipow__(self, other: Any) -> Any:  # type: ignore[misc, override]
+    def __pow__(self, other: Any, modulo: Any = None) -> Any:
+        if type(other) in (int, float):  # NumPy's operator knows some powers
+            exact = {2: np.square, 1: np.positive, 0.5: np.sqrt, -1: np.reciprocal}
+            if other in exact and (self.dtype.kind in "fc" or (type(other) is int and other > 0)):
+                return exact[other](self)
+        return np.power(self, other)
+
+    def __ipow__(self, other: Any) -> Any:  # type: ignore[misc]
         if issubclass(type(other), Tensor):
             return np.power(self, other, out=(self,))  # type: ignore[arg-type]
         self._store(self**other)

@@ -8,6 +8,7 @@ other tensors they are tensors.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, NoReturn
@@ -159,6 +160,8 @@ def _operator(own: Own, ufunc: np.ufunc, turned: bool, of_scalars: bool) -> Own:
         given = (other, self) if turned else (self, other)
         if _has_others(given) or _are_alike(given):
             return _shown(given, own(self, other))
+        if of_scalars and ufunc is np.power:  # they round in another way
+            return _as_floats(operator.pow(*_stand_ins(top_tracer(), given)))  # type: ignore[arg-type]
         return _of_ufunc(self, ufunc, "__call__", *given)
 
     return of

@@ -153,7 +153,16 @@ def check_alike(tracer: Any, op: Op, tensors: Sequence[Tensor]) -> Perhaps | Non
         _refuse(tracer, some, _TAKES)  # an element at a number's place is a view
     if op.kind not in ("elementwise", "opaque") or any(n.shape for n in nodes):
         return None
-    joined = _joined(known, bool_ if op in _COMPARES else numbers[0].dtype)
+    dtype = bool_ if op in _COMPARES else numbers[0].dtype
+    scalars, others = [
+        [of for t, of in zip(tensors, known, strict=True) if getattr(t, "is_element", False) is is_scalar]
+        for is_scalar in (True, False)
+    ]
+    if scalars and any(isinstance(of, Perhaps) for of in others):  # a tensor is one beside NumPy's scalars, too
+        joined = _joined(others, dtype)
+        number = np.float64 if dtype is float64 and scalars == ["tensor"] else None
+        return Perhaps(joined.flag, number, joined.at_first) if isinstance(joined, Perhaps) else None
+    joined = _joined(known, dtype)
     if not isinstance(joined, Perhaps):
         return None
     of_numpy = any(getattr(t, "was_double", False) for t in tensors)
