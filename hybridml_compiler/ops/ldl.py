@@ -146,8 +146,8 @@ ldl_places = Op(
     vjp=(None,),
     accepts="integer",
     public=False,
-    doc="Of pivots of ldl: the order of the rows, in which row of its column each element of L is, and which elements "
-    "are those of D beside its diagonal.",
+    doc="The order of the rows that pivots of ldl stand for, the row of its column in which each element of L is, and "
+    "which elements are those of D beside its diagonal.",
 )
 
 

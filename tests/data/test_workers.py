@@ -125,7 +125,7 @@ def test_containers_and_dtypes_arrive_as_they_are() -> None:
 
 
 class Settings(Dataset[Any]):
-    """What a worker's code finds set."""
+    """The default dtype, threads and gradient mode that code in a worker sees, as texts."""
 
     def __len__(self) -> int:
         return 1

@@ -252,7 +252,7 @@ def test_checks_by_default() -> None:
     ("names", "said"), [(("domain", "codomain"), C.real_vector), (("domain_event_dim", "codomain_event_dim"), 1)]
 )
 def test_a_flow_of_vectors_says_its_axes(names: tuple[str, str], said: Any) -> None:
-    """As users of PyTorch write it, constraints of the class and a Jacobian of the vector; or by numbers of axes."""
+    """A transform of vectors says so by constraints of its class, as in PyTorch, or by numbers of axes."""
 
     class Swap(D.Transform):
         bijective = True

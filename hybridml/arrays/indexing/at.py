@@ -37,7 +37,7 @@ _ROWS: dict[str, tuple[str | None, str, float | None]] = {
     "min": ("minimum", "scatter_min", None),
     "max": ("maximum", "scatter_max", None),
 }
-# Of bools a sum is a logical or and a product a logical and: the greatest and the least.
+# A sum of bools is a logical or, which is the greatest of them; a product is a logical and, the least.
 _OF_BOOLS = {"scatter_add": "scatter_max", "scatter_mul": "scatter_min"}
 OF_UFUNC = {row: how for how, (row, _, _) in _ROWS.items() if row is not None}  # as in `np.maximum.at`
 

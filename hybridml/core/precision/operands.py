@@ -40,6 +40,7 @@ def wanted_dtypes(op: Op, args: Sequence[Any]) -> Sequence[np.dtype] | None:
 
 
 def brought_to(wanted: Sequence[np.dtype], args: Sequence[Any]) -> Sequence[Tensor]:
+    """The operands as tensors of these dtypes."""
     return [
         constant(a, dtype) if type(a) is not Tensor else a if a._array.dtype is dtype else _astype.fn(a, dtype)
         for a, dtype in zip(args, wanted, strict=True)
@@ -70,4 +71,5 @@ def promoted_dtypes(op: Op, kinds: tuple[Any, ...]) -> Sequence[np.dtype] | None
 
 
 def scalar_aval(value: bool | int | float | complex) -> Aval:
+    """The weak aval of a Python number."""
     return Aval((), dtypes.of_scalar(hint(value)), weak=True)  # a size is an int

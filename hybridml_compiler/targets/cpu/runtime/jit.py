@@ -10,11 +10,11 @@ import atexit
 import os
 import sys
 import threading
-from _queue import SimpleQueue  # without `queue`, which imports what this process has no use for
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
+from queue import SimpleQueue
 from typing import Any, NamedTuple
 from weakref import ref
 
