@@ -57,8 +57,8 @@ __version__ = "0.1.0"
 
 # Imported when first used: a program that only adds two tensors does not load the layers or the compiler.
 _MODULES = (
-    "amp", "cuda", "data", "distributions", "fft", "func", "functional", "io", "linalg", "metrics", "nn", "optim",
-    "signal", "special", "testing", "training", "utils",
+    "amp", "cuda", "data", "distributions", "fft", "func", "functional", "io", "linalg", "metrics", "models", "nn",
+    "optim", "signal", "special", "testing", "training", "utils",
 )  # fmt: skip
 _NUMPYS = """
 apply_along_axis array array_equiv c_ compress copy copyto diag_indices diag_indices_from extract fill_diagonal
@@ -139,8 +139,8 @@ __all__ = [
     "igamma", "igammac", "indices", "io", "is_deterministic", "is_grad_enabled", "iscomplex", "iscomplexobj",
     "isrealobj", "isscalar", "istft", "ix_", "jacfwd", "jacrev", "jvp", "kaiser_window", "kernel", "layer_norm",
     "linalg", "linearize", "load", "log_softmax", "logit", "lu_unpack", "manual_seed", "map", "memory_timeline",
-    "metrics", "mgrid", "multinomial", "mvlgamma", "ndarray", "ndenumerate", "ndim", "ndindex", "nn", "no_grad",
-    "ogrid", "op", "optim", "pairwise_distance", "piecewise", "pinverse", "place", "pmean", "polygamma", "prange",
+    "metrics", "mgrid", "models", "multinomial", "mvlgamma", "ndarray", "ndenumerate", "ndim", "ndindex", "nn",
+    "no_grad", "ogrid", "op", "optim", "pairwise_distance", "piecewise", "pinverse", "place", "pmean", "polygamma", "prange",
     "profile", "psum", "putmask", "r_", "rand", "rand_like", "randint", "randn", "randn_like", "random", "randperm",
     "renorm", "rollaxis", "save", "scan", "selu", "set_grad_enabled", "set_num_threads", "shape", "signal", "sinc",
     "size", "softmax", "special", "stance", "stft", "stop_gradient", "summary", "testing", "trace", "training",

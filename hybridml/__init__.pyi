@@ -22,6 +22,7 @@ from . import functional as functional
 from . import io as io
 from . import linalg as linalg
 from . import metrics as metrics
+from . import models as models
 from . import nn as nn
 from . import optim as optim
 from . import random as random

@@ -20,6 +20,7 @@ _PACKAGES = tuple(
     os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), name) + os.sep
     for name in ("hybridml", "hybridml_compiler")
 )
+MODELS = _PACKAGES[0] + "models" + os.sep  # published architectures: code as users write it, and copy it
 LOCATION = "\n  at "  # between a message and the user's line
 _GENERATED = ("<dispatch ", "<record ", "<spellings")  # names of code that has no file
 _INTERNAL_SUFFIXES = ("contextlib.py", "functools.py", "<frozen")
@@ -27,7 +28,7 @@ _INTERNAL_SUFFIXES = ("contextlib.py", "functools.py", "<frozen")
 
 def is_ours(filename: str) -> bool:
     """Whether a file is the framework's own."""
-    return filename.startswith((*_PACKAGES, *_GENERATED))
+    return filename.startswith((*_PACKAGES, *_GENERATED)) and not filename.startswith(MODELS)
 
 
 @lru_cache(maxsize=4096)  # every cell of a notebook is a file

@@ -88,6 +88,7 @@ FRONT_ARROWS: dict[str, tuple[str, ...]] = {
     "profiler": (*_TRACED, "inspect"),
 }
 FRONT_ARROWS["__init__"] = tuple(FRONT_ARROWS)
+FRONT_ARROWS["models"] = ("__init__", "nn")  # code as users write it
 FRONT_ARROWS["testing"] = tuple(FRONT_ARROWS)
 FRONT_ARROWS["__main__"] = tuple(FRONT_ARROWS)
 

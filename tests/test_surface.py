@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 PROGRAM = ROOT / "tests/support/typed_program.py"
 MODULES = {
     "amp", "autograd", "cuda", "data", "distributions", "errors", "fft", "func", "functional", "io", "linalg",
-    "metrics", "nn", "optim", "random", "signal", "special", "testing", "training", "utils",
+    "metrics", "models", "nn", "optim", "random", "signal", "special", "testing", "training", "utils",
 }  # fmt: skip
 CONSTANTS = {
     "__array_api_version__", "__version__", "c_", "e", "inf", "mgrid", "nan", "newaxis", "ogrid", "pi", "r_",

@@ -1,0 +1,98 @@
+"""The architectures by name: where each is, how many parameters its published size has, and what it trains on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hybridml import nn
+from hybridml_compiler.errors import ArgumentError
+
+from . import batches
+
+_Batch = Callable[..., batches.Batch]
+
+
+class Architecture(NamedTuple):
+    """An architecture: a row of the table.
+
+    `tiny` are the options of a size for tests, `tiny_batch` those of `batch` that fit it.
+    """
+
+    module: str  # file of this folder, which has a function of the architecture's name
+    parameters: int  # of the published size
+    source: str  # where that figure is from
+    batch: _Batch  # (generator, batch size, **sizes) -> arrays
+    loss: str  # name in losses.py, called with the model and a batch
+    inputs: int  # how many arrays of a batch the model takes
+    tiny: dict[str, Any]
+    tiny_batch: dict[str, Any]
+
+
+_SMALL_IMAGES = {"side": 64, "classes": 10}
+
+# fmt: off
+ARCHITECTURES: dict[str, Architecture] = {
+    # Vision
+    "resnet18": Architecture("resnet", 11_689_512, "torchvision", batches.labelled_images, "classification", 1,
+                             {"num_classes": 10, "width": 8}, _SMALL_IMAGES),
+    "resnet50": Architecture("resnet", 25_557_032, "torchvision", batches.labelled_images, "classification", 1,
+                             {"num_classes": 10, "width": 8}, _SMALL_IMAGES),
+    # Speech, text and ratings
+}
+# fmt: on
+
+
+def list_models() -> list[str]:
+    """The names of all architectures, in alphabetical order.
+
+    >>> "resnet50" in list_models()
+    True
+    """
+    return sorted(ARCHITECTURES)
+
+
+def architecture(name: str) -> Architecture:
+    """The row of an architecture. Raises ArgumentError for a name that there is not."""
+    if name not in ARCHITECTURES:
+        raise ArgumentError(f"models: there is no {name!r}; there are {', '.join(list_models())}")
+    return ARCHITECTURES[name]
+
+
+def get_model(name: str, *, tiny: bool = False, **options: Any) -> nn.Module:
+    """A model of an architecture with random weights: of the published size, or with `tiny` of a size for tests.
+
+    `options` are keyword arguments of the architecture's function, `hybridml.models.<name>`. Raises ArgumentError for a
+    name that there is not.
+
+    >>> model = get_model("resnet18", tiny=True)
+    >>> sum(p.numel() for p in model.parameters()) < 11_689_512
+    True
+    """
+    row = architecture(name)
+    build = getattr(import_module(f"{__package__}.{row.module}"), name)
+    model: nn.Module = build(**({**row.tiny, **options} if tiny else options))
+    return model
+
+
+def example_batch(name: str, n: int = 1, *, tiny: bool = False, seed: int = 0, **sizes: int) -> batches.Batch:
+    """Random arrays of the shapes that an architecture trains on: a model's inputs, then what the loss compares with.
+
+    `sizes` are keyword arguments of the row's function in `batches`.
+
+    >>> images, labels = example_batch("resnet18", 2)
+    >>> images.shape, labels.shape
+    ((2, 3, 224, 224), (2,))
+    """
+    row = architecture(name)
+    given = {**row.tiny_batch, **sizes} if tiny else sizes
+    return row.batch(np.random.default_rng(seed), n, **given)
+
+
+def loss_of(name: str) -> Callable[..., Any]:
+    """The loss that an architecture trains with, called with a model and the tensors of a batch."""
+    found: Callable[..., Any] = getattr(import_module(f"{__package__}.losses"), architecture(name).loss)
+    return found
