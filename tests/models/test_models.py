@@ -23,11 +23,13 @@ def test_published_sizes_have_their_parameters(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_small_sizes_train_alike_in_both_styles(name: str) -> None:
     batch = [hm.asarray(a) for a in models.example_batch(name, 4, tiny=True)]
+    # In float32 three steps of a small ResNet-50 are 9 % apart: normalisation of few numbers makes much of rounding.
+    batch = [a.to(hm.float64) if a.dtype == hm.float32 else a for a in batch]
     loss_of = models.loss_of(name)
 
     def losses(traced: bool) -> list[float]:
         hm.manual_seed(0)
-        model = models.get_model(name, tiny=True)
+        model = models.get_model(name, tiny=True).to(hm.float64)
         optimizer = hm.optim.SGD(model.parameters(), lr=0.01)
 
         def step(*batch: hm.Tensor) -> hm.Tensor:
@@ -42,7 +44,7 @@ def test_small_sizes_train_alike_in_both_styles(name: str) -> None:
 
     eager = losses(traced=False)
     assert eager[2] != eager[0]
-    assert losses(traced=True) == pytest.approx(eager, rel=1e-5)
+    assert losses(traced=True) == pytest.approx(eager, rel=1e-9)
 
 
 @pytest.mark.parametrize("name", NAMES)
