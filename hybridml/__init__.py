@@ -141,9 +141,9 @@ __all__ = [
     "linalg", "linearize", "load", "log_softmax", "logit", "lu_unpack", "manual_seed", "map", "memory_timeline",
     "metrics", "mgrid", "models", "multinomial", "mvlgamma", "ndarray", "ndenumerate", "ndim", "ndindex", "nn",
     "no_grad", "ogrid", "op", "optim", "pairwise_distance", "piecewise", "pinverse", "place", "pmean", "polygamma",
-    "prange", "profile", "psum", "putmask", "r_", "rand", "rand_like", "randint", "randn", "randn_like", "random", "randperm",
-    "renorm", "rollaxis", "save", "scan", "selu", "set_grad_enabled", "set_num_threads", "shape", "signal", "sinc",
-    "size", "softmax", "special", "stance", "stft", "stop_gradient", "summary", "testing", "trace", "training",
+    "prange", "profile", "psum", "putmask", "r_", "rand", "rand_like", "randint", "randn", "randn_like", "random",
+    "randperm", "renorm", "rollaxis", "save", "scan", "selu", "set_grad_enabled", "set_num_threads", "shape", "signal",
+    "sinc", "size", "softmax", "special", "stance", "stft", "stop_gradient", "summary", "testing", "trace", "training",
     "tree_leaves", "tree_map", "triangular_solve", "tril_indices_from", "trim_zeros", "triu_indices_from",
     "use_deterministic", "utils", "value_and_grad", "vectorize", "vjp", "vmap", "while_loop", "xlog1py", "xlogy",
 ]  # fmt: skip
