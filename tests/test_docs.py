@@ -29,7 +29,7 @@ def name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-@pytest.mark.usefixtures("own_devices")
+@pytest.mark.usefixtures("own_devices", "source_lines")
 @pytest.mark.parametrize("path", PAGES, ids=name)
 def test_python_blocks_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

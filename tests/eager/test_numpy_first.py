@@ -95,6 +95,7 @@ def test_history_and_traces() -> None:
         assert traced.tolist() == eager.tolist() and traced.dtype == eager.dtype
 
 
+@pytest.mark.usefixtures("source_lines")
 def test_masks_of_arrays() -> None:
     a, m = np.arange(4.0), hm.tensor([True, False, True, False])
     a[m] += 1.0
