@@ -62,6 +62,27 @@ def test_a_training_step() -> None:
     assert "<details" in found._repr_html_() and repr(step.explain()).startswith("step: 1 compiled program")
 
 
+def test_parameters_go_by_the_module_and_not_by_a_place_in_a_list() -> None:
+    block = hm.nn.Sequential(hm.nn.Sequential(hm.nn.Sequential(hm.nn.Linear(4, 4))))
+    model = hm.nn.Sequential(hm.nn.Sequential(block), hm.nn.Linear(4, 1))
+    optimizer = hm.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    parameters, outside = list(model.parameters()), [hm.ones((4,)), {"bias": hm.zeros(())}]
+
+    @hm.trace
+    def step(x: hm.Tensor) -> hm.Tensor:
+        optimizer.zero_grad()
+        loss = (model(x * outside[0]) + outside[1]["bias"]).sum()
+        loss.backward()
+        hm.nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimizer.step()
+        return loss
+
+    names = [line.name for line in hm.explain(step, hm.ones((3, 4))).captured]
+    assert {"model[0][0][0][0][0].weight", "model[1].bias", "outside[0]", "outside[1]['bias']"} <= set(names)
+    assert "optimizer.state[model[0][0][0][0][0].bias]['momentum_buffer']" in names
+    assert not [name for name in names if name.startswith("parameters") or "['params']" in name]
+
+
 @pytest.mark.filterwarnings("ignore:f does print")
 def test_paths_and_retraces() -> None:
     @hm.trace

@@ -1,7 +1,8 @@
 """Names for what a function reaches: `model.layer.weight`, as its user would write it.
 
 Found by walking from the function's variables and the objects among its arguments, nearest first, through attributes,
-containers and methods; by identity, so that what has no name keeps none.
+containers and methods; by identity, so that what has no name keeps none. A tensor is named by a variable or attribute
+before it is by a place in a container: `model.layers[0].conv.weight`, not `optimizer.param_groups[0]['params'][3]`.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ class Names:
         pending += roots.items()
         found: dict[int, str] = {}
         kept: list[Any] = []  # an id is only good while its object lives
+        items: list[tuple[str, Any]] = []  # tensors in containers, after all other ways to them
         late: list[tuple[str, Any]] = []  # the state of optimizers, after the names of its keys
         while pending and len(found) < _MOST:
             after: list[tuple[str, Any]] = []
@@ -74,7 +76,11 @@ class Names:
                 if isinstance(value, dict) and any(type(key) is Tensor for key in value):
                     late.append((path, value))
                 else:
-                    after += self._inside(path, value, found)
+                    children = self._inside(path, value, found)
+                    items += [child for child in children if _is_item(value, child[1])]
+                    after += [child for child in children if not _is_item(value, child[1])]
+            if not after:
+                after, items = items, []
             if not after:
                 after = [child for path, value in late for child in self._inside(path, value, found)]
                 late = []
@@ -85,6 +91,10 @@ class Names:
         children = _children(path, value, found)
         self._attributes.update(id(child) for of, child in children if of == path and type(child) is dict)
         return children
+
+
+def _is_item(container: Any, child: Any) -> bool:
+    return isinstance(container, dict | list | tuple) and issubclass(type(child), Tensor)
 
 
 def _variables(fn: Any) -> Iterator[tuple[str, Any]]:
