@@ -5,28 +5,64 @@ from __future__ import annotations
 import functools
 import json
 import os
+import platform
+import sys
+import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from .tables import Figure, Table
+
 if TYPE_CHECKING:
+    from typing import Self
+
     from jinja2 import Environment
 
 
 class Report:
     """Base class of reports: text by `to_text()`, plain data by `to_dict()`, HTML from the class's template.
 
-    A template reads the report by its attributes, as `report`. Frozen dataclasses pass `repr=False`, so that `repr`
-    is the text.
+    A page has a head (`heading`, the time and the machine), `figures`, and below them the template, which reads the
+    report by its attributes, as `report`: that of this class shows `remarks` and `tables`. Frozen dataclasses pass
+    `repr=False`, so that `repr` is the text.
     """
 
     SCHEMA: ClassVar[int] = 1  # of `to_dict`; it grows when a name changes its meaning or goes away
-    TEMPLATE: ClassVar[str]
+    TEMPLATE: ClassVar[str] = "report.html.jinja"
+    made: float  # seconds since 1970
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """A report that knows when it was made."""
+        self = super().__new__(cls)
+        object.__setattr__(self, "made", time.time())
+        return self
 
     @property
     def title(self) -> str:
         """The first line of the text."""
         return self.to_text().partition("\n")[0]
+
+    @property
+    def heading(self) -> str:
+        """What a page is about, a few words."""
+        return self.title
+
+    @property
+    def figures(self) -> Sequence[Figure]:
+        """The numbers that a reader looks for first."""
+        return ()
+
+    @property
+    def remarks(self) -> Sequence[str]:
+        """Conclusions from the numbers, one sentence each."""
+        return ()
+
+    @property
+    def tables(self) -> Sequence[Table]:
+        """What the report has in detail."""
+        return ()
 
     def to_text(self) -> str:
         """The report as text, several lines."""
@@ -42,7 +78,7 @@ class Report:
 
     def save_html(self, path: str | os.PathLike[str]) -> None:
         """Writes the report as an HTML file that needs nothing but itself."""
-        Path(path).write_text(render("page.html.jinja", report=self), encoding="utf-8")
+        Path(path).write_text(render("page.html.jinja", report=self, origin=origin(self.made)), encoding="utf-8")
 
     def __str__(self) -> str:
         return self.to_text()
@@ -51,7 +87,28 @@ class Report:
         return self.to_text()
 
     def _repr_html_(self) -> str:
-        return render("fragment.html.jinja", report=self)
+        return render("fragment.html.jinja", report=self, is_page=False)
+
+
+def origin(made: float) -> str:
+    """When and where a report was made: `2026-05-04 10:31, Xeon Platinum 8488C, 2 of 4 cores, Python 3.11.7, ...`."""
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(made))
+    numpy, face = sys.modules["numpy"], sys.modules[__name__.partition(".")[0]]
+    return f"{when}, {_machine()}, Python {platform.python_version()}, NumPy {numpy.__version__}, hybridml {face.__version__}"
+
+
+@functools.cache
+def _machine() -> str:
+    """The name of the CPU, and its cores."""
+    try:
+        told = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        told = []
+    names = [line.partition(":")[2].strip() for line in told if line.startswith("model name")]
+    name = names[0] if names else platform.processor() or platform.machine()
+    cores = os.cpu_count() or 1
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cores
+    return f"{name}, {usable} of {cores} cores" if usable < cores else f"{name}, {cores} core{'s' * (cores != 1)}"
 
 
 def render(template: str, **values: Any) -> str:

@@ -33,11 +33,12 @@ from hybridml_compiler.sizes.values import bindings
 from hybridml_compiler.targets.device import host_copy, on_host
 
 from ..display.reports import Report
+from ..display.tables import Figure
 from ..tracing.capture.memory_order import as_seen
 from ..tracing.function import Call, TracedFunction
 from ..tracing.run.compiled_path import CompiledPath
 from ..tracing.run.program import compile_graph
-from .comparison import Difference
+from .comparison import Difference, in_ulp, said
 from .explanation import flops
 from .fetch import inputs_of
 from .side_by_side import arrays_in, both_styles, difference, distance, written
@@ -59,6 +60,7 @@ class Finding:
     absolute: float
     nearer: str  # to float64: "eager" or "traced"; "" where float64 cannot say
     fused: bool  # only as part of the fused program
+    relative: float = 0.0  # `absolute` as a part of the largest element
 
 
 @dataclass(frozen=True, repr=False)
@@ -75,14 +77,26 @@ class Audit(Report):
     within: bool  # what these two differ by is in the contract
     in_order: tuple[str, ...] = ()  # loops over `prange` whose steps do not run side by side: the user's line, and why
 
-    TEMPLATE = "audit.html.jinja"
-
     def __bool__(self) -> bool:
         return self.first is None and self.within
 
     def to_text(self) -> str:
         """Whether the styles agree, the first operation that differs, what was compared."""
         return "\n".join(self._lines())
+
+    @property
+    def figures(self) -> list[Figure]:
+        """Whether the styles agree, and how much was compared."""
+        if self.eager:
+            return []
+        verdict = Figure("agree", "traced and eager", "good") if self else Figure("differ", "traced and eager", "bad")
+        rounded = Figure(f"{self.roundings:,}", "sums whose last bits differ")
+        return [verdict, Figure(f"{self.operations:,}", "operations compared"), rounded]
+
+    @property
+    def remarks(self) -> list[str]:
+        """The lines of the text but the first, which is the heading."""
+        return list(self._lines())[1:]
 
     def _lines(self) -> Iterator[str]:
         if self.eager:
@@ -96,18 +110,21 @@ class Audit(Report):
         rounded = f", the last bits of {self.roundings} sums differ" if self.roundings else ""
         yield f"{self.operations} operations compared{rounded}"
         for what, found in (("results", self.results), ("state written", self.state)):
-            text = (
-                "bit-equal" if not found.where else f"differ by {found.absolute:.2g}, {found.ulp:,} ulp ({found.where})"
-            )
-            yield f"{what}: {found.count} array{'s' * (found.count != 1)}, {text}" if found.count else f"{what}: none"
+            yield f"{what}: {said(found)}"
         yield from (f"prange, in order: {why}" for why in self.in_order)
 
 
 def describe(found: Finding) -> str:
-    """One line: `exp at file.py:3: y = exp(x): 12 ulp, eager is nearer to float64`."""
+    """One line: `exp of f32[3] at file.py:3: y = exp(x): 2e-06, which is 1.4e-06 of the largest element, 12 ulp of it`."""
     nearer = f", {found.nearer} is nearer to float64" if found.nearer else ""
     fused = " in the fused program" if found.fused else ""
-    return f"{found.op} of {found.type}{fused} at {found.where or 'no line'}: {found.ulp:,} ulp{nearer}"
+    return f"{found.op} of {found.type}{fused} at {found.where or 'no line'}: {_apart(found)}{nearer}"
+
+
+def _apart(found: Finding) -> str:
+    if not math.isfinite(found.relative):
+        return "another shape or type, or only one is finite"
+    return f"{found.absolute:.2g}, which is {found.relative:.1e} of the largest element{in_ulp(found.ulp)}"
 
 
 def audit(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Audit:
@@ -248,12 +265,12 @@ def _bound(node: ir.Node, operands: Sequence[np.ndarray], value: np.ndarray) -> 
 
 def _finding(node: ir.Node, row: np.ndarray, code: np.ndarray, wide: np.ndarray | None, fused: bool) -> Finding:
     assert node.op is not None
-    absolute, _, ulp = distance(row, code)
+    absolute, relative, ulp = distance(row, code)
     nearer = ""
     if wide is not None and dtypes.is_float(node.dtype):
         off_row, off_code = _off(row, wide), _off(code, wide)
         nearer = "" if off_row == off_code else "eager" if off_row < off_code else "traced"
-    return Finding(node.op.name, node.where, str(node.aval), ulp, absolute, nearer, fused)
+    return Finding(node.op.name, node.where, str(node.aval), ulp, absolute, nearer, fused, relative)
 
 
 # -- float64

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..display.reports import Report, duration, size
+from ..display.tables import SIZES, TIMES, Bar, Column, Figure, Table, numbers
 
 _ROUNDING = 1 << 16  # ulp; where there are more, they say nothing
 
@@ -39,13 +40,14 @@ class KernelLine:
 
 @dataclass(frozen=True)
 class Difference:
-    """The largest differences between the styles, over `count` arrays."""
+    """The largest difference between the styles, over `count` arrays."""
 
     count: int
     absolute: float
-    relative: float  # the absolute one as a part of the largest element of its array
-    ulp: int  # the absolute one in units of the last place of that element, rounded up
-    where: str = ""  # the array with the largest difference in ulp; empty where all are equal
+    relative: float  # the absolute one as a part of `largest`
+    ulp: int  # the absolute one in units of the last place of `largest`, rounded up
+    where: str = ""  # the array of these; empty where all are equal
+    largest: float = 0.0  # element of that array; of one that is rounding around zero, of all arrays of its name
 
 
 @dataclass(frozen=True, repr=False)
@@ -64,8 +66,6 @@ class Comparison(Report):
     cached: str = ""  # the part of the program that came from the cache
     cold_ms: float | None = None  # the first traced call with an empty cache; None: as it was
     prints: bool = False
-
-    TEMPLATE = "comparison.html.jinja"
 
     @property
     def speedup(self) -> float:
@@ -97,10 +97,56 @@ class Comparison(Report):
 
     def to_text(self) -> str:
         """A table of the two styles, and a line for each remark."""
-        rows = self.rows
-        widths = [max(len(row[k]) for row in rows) for k in range(3)]
-        table = [f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}" for a, b, c in rows]
-        return "\n".join([*table, *self.remarks])
+        return "\n".join([*self._table().lines(), *self.remarks])
+
+    @property
+    def heading(self) -> str:
+        """The function, and that it is compared."""
+        return f"{self.name}: eager beside traced"
+
+    @property
+    def figures(self) -> list[Figure]:
+        """Speed, what compiling costs, and the difference."""
+        worst = max(self.results, self.state, key=lambda found: found.ulp)
+        verdict = "" if not self.distinct else "good" if self.speedup >= 1 else "bad"
+        pays = "never" if self.break_even is None else f"{self.break_even:,} calls"
+        differs = "" if worst.ulp and math.isfinite(worst.relative) else "bad" if worst.ulp else "good"
+        return [
+            Figure(f"{self.speedup:.3g} ×", "traced, as fast as eager", verdict),
+            Figure(duration(self.traced.steady_ms), "a traced call, median"),
+            Figure(pays, f"until compiling ({duration(self.compile_ms)}) has paid"),
+            Figure(f"{worst.absolute:.1e}" if worst.ulp else "none", "largest difference", differs),
+        ]
+
+    @property
+    def tables(self) -> list[Table]:
+        """The styles side by side, the spread of their times, and the kernels of the traced program."""
+        styles, kernels = (self.eager, self.traced), self.kernels
+        longest = max(*(style.steady_ms for style in styles), 1e-9)
+        spread = [
+            numbers(head, [getattr(style, name) for style in styles], TIMES)
+            for head, name in (("median", "steady_ms"), ("lower quartile", "lower_ms"), ("upper", "upper_ms"))
+        ]
+        found = [
+            Table(
+                "Time of a steady call", [Column("style", [style.name for style in styles]), *spread],
+                [Bar(style.steady_ms / longest, style.name) for style in styles],
+            ),
+            self._table(),
+        ]  # fmt: skip
+        if kernels:
+            columns = [
+                Column("", [str(k) for k in range(len(kernels))], "number"),
+                Column("kernel", [kernel.kind for kernel in kernels]),
+                numbers("moved", [kernel.bytes for kernel in kernels], SIZES),
+                Column("lines", ["\n".join(kernel.lines) for kernel in kernels], "code"),
+                Column("why it is a kernel", ["\n".join(kernel.reasons) for kernel in kernels]),
+            ]
+            found.append(Table(f"Kernels of the traced program ({len(kernels)})", columns, folded=True))
+        return found
+
+    def _table(self) -> Table:
+        return side_by_side("Eager beside traced", self.rows)
 
     @property
     def rows(self) -> list[tuple[str, str, str]]:
@@ -116,8 +162,9 @@ class Comparison(Report):
         eager, traced = self.eager, self.traced
         yield self.name, eager.name, traced.name
         yield "first call", duration(eager.first_ms), duration(traced.first_ms)
-        for stage, spent in traced.stages_ms.items():
-            yield f"  {stage}", "", duration(spent)
+        stages = numbers("", list(traced.stages_ms.values()), TIMES)
+        for stage, spent in zip(traced.stages_ms, stages.cells, strict=True):
+            yield f"  {stage}", "", f"{spent}{stages.head.replace(',', '')}"
         if self.cached and self.cold_ms is not None:
             yield "first call, empty cache", "", duration(self.cold_ms)
         yield "steady call (median)", duration(eager.steady_ms), duration(traced.steady_ms)
@@ -127,8 +174,6 @@ class Comparison(Report):
         yield "peak memory of a call", size(eager.peak_bytes), size(traced.peak_bytes)
 
     def _remarks(self) -> Iterator[str]:
-        if self.cached:
-            yield f"cache: {self.cached} came from the cache of an earlier run"
         if not self.distinct:
             yield "speed: the two cannot be told apart (their quartiles overlap)"
         elif self.speedup >= 1:
@@ -140,8 +185,10 @@ class Comparison(Report):
         else:
             calls = f"{self.break_even:,} call{'s' * (self.break_even > 1)}"
             yield f"compiling took {duration(self.compile_ms)} and pays after {calls}"
-        yield f"results: {_difference(self.results)}"
-        yield f"state written: {_difference(self.state)}"
+        yield f"results: {said(self.results)}"
+        yield f"state written: {said(self.state)}"
+        if self.cached:
+            yield f"cache: {self.cached} came from the cache of an earlier run"
         if self.compiles > 1:
             yield f"{self.compiles} programs were compiled: a later call met another signature or other Python values"
         if self.prints:
@@ -159,22 +206,23 @@ class DeviceComparison(Report):
     comparisons: tuple[Comparison, ...]  # by device
     results: tuple[Difference, ...]  # of each device's results and written state from the first device's
 
-    TEMPLATE = "device_comparison.html.jinja"
-
     def __getitem__(self, device: str) -> Comparison:
         """The comparison of both styles on a device."""
         return self.comparisons[self.devices.index(device)]
 
     def to_text(self) -> str:
         """A table with two columns for each device, and the differences between devices."""
-        rows = self.rows
-        widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-        first, *others = widths
-        table = [
-            "  ".join([f"{row[0]:<{first}}", *(f"{x:>{wide}}" for x, wide in zip(row[1:], others, strict=True))])
-            for row in rows
-        ]
-        return "\n".join([*table, *self.remarks])
+        return "\n".join([*side_by_side("", self.rows).lines(), *self.remarks])
+
+    @property
+    def heading(self) -> str:
+        """The function, and the devices."""
+        return f"{self.name} on {' and '.join(self.devices)}"
+
+    @property
+    def tables(self) -> list[Table]:
+        """Both styles on each device."""
+        return [side_by_side("Eager beside traced, on each device", self.rows)]
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
@@ -193,9 +241,9 @@ class DeviceComparison(Report):
         """Differences between the styles and between the devices, one sentence each."""
         found = []
         for device, comparison, from_first in zip(self.devices, self.comparisons, self.results, strict=True):
-            found.append(f"{device}: results of the styles: {_difference(comparison.results)}")
+            found.append(f"{device}: results of the styles: {said(comparison.results)}")
             if device != self.devices[0]:
-                found.append(f"{device} beside {self.devices[0]}: {_difference(from_first)}")
+                found.append(f"{device} beside {self.devices[0]}: {said(from_first)}")
         return found
 
 
@@ -203,7 +251,16 @@ def _range(style: Style) -> str:
     return f"{duration(style.lower_ms)} to {duration(style.upper_ms)}"
 
 
-def _difference(found: Difference) -> str:
+def side_by_side(caption: str, rows: Sequence[tuple[str, ...]]) -> Table:
+    """A table of rows whose first is the head; a column whose head ends with a style has its colour."""
+    (name, *heads), *others = rows
+    first, *columns = zip(*others, strict=True)
+    styled = [Column(head, cells, "number", head.split()[-1]) for head, cells in zip(heads, columns, strict=True)]
+    return Table(caption, [Column(name, first), *styled])
+
+
+def said(found: Difference) -> str:
+    """A difference in words: absolute, relative, and in ulp where there are few enough to be rounding."""
     if not found.count:
         return "none"
     arrays = f"{found.count} array{'s' * (found.count > 1)}"
@@ -211,6 +268,11 @@ def _difference(found: Difference) -> str:
         return f"{arrays}, bit-equal"
     if not math.isfinite(found.relative):
         return f"{arrays}, differ in shape or type, or one is not finite where the other is (in {found.where})"
-    units = f", {found.ulp:,} ulp of it" if found.ulp <= _ROUNDING else ""
-    part = f"{found.relative:.1e} of the largest element"
-    return f"{arrays}, differ by at most {found.absolute:.2g}, which is {part}{units} (in {found.where})"
+    largest = f" ({found.largest:.2g})" if found.largest else ""
+    apart = f"{found.absolute:.2g}, which is {found.relative:.1e} of the largest element{largest}{in_ulp(found.ulp)}"
+    return f"{arrays}, differ by at most {apart} (in {found.where})"
+
+
+def in_ulp(ulp: int) -> str:
+    """`, 3 ulp of it`; nothing where there are so many that they say nothing."""
+    return f", {ulp:,} ulp of it" if ulp <= _ROUNDING else ""

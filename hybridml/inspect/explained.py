@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ..display.reports import Report, count, duration, size
+from ..display.reports import Report, duration
+from ..display.tables import COUNTS, SIZES, TIMES, Bar, Column, Figure, Table, numbers
+
+_SHOWN = 40  # rows of a table that is printed
 
 
 @dataclass(frozen=True)
@@ -102,9 +105,9 @@ class Explanation(Report):
     TEMPLATE = "explanation.html.jinja"
 
     def to_text(self) -> str:
-        """The head line, then each section with its title."""
-        blocks = ["\n".join([title, *(f"  {row}" for row in rows)]) for title, rows in self.sections]
-        return "\n".join([self.title, *blocks])
+        """The head line, then the first rows of each table with its title."""
+        blocks = [[table.caption, *(f"  {line}" for line in table.lines(_SHOWN))] for table in self.tables]
+        return "\n".join([self.title, *(line for block in blocks for line in ("", *block))])
 
     @property
     def title(self) -> str:
@@ -115,57 +118,98 @@ class Explanation(Report):
         return f"{self.name}: {programs}, {self.calls} call{'s' * (self.calls != 1)} until now"
 
     @property
-    def sections(self) -> list[tuple[str, list[str]]]:
-        """Titles of the sections that have something to say, each with its lines."""
-        return list(self._sections())
+    def heading(self) -> str:
+        """The function, and that it is explained."""
+        return f"{self.name}: what a call runs"
 
-    def _sections(self) -> Iterator[tuple[str, list[str]]]:
+    @property
+    def figures(self) -> list[Figure]:
+        """Programs, calls, kernels, and what they are estimated to take."""
+        if self.eager:
+            return [Figure("eager", "such calls run so", "bad")]
+        estimate = duration(sum(kernel.ns for kernel in self.kernels) / 1e6)
+        return [
+            Figure(f"{self.programs:,}", f"compiled program{'s' * (self.programs != 1)}"),
+            Figure(f"{self.calls:,}", f"call{'s' * (self.calls != 1)} until now"),
+            Figure(f"{len(self.kernels):,}", f"kernel{'s' * (len(self.kernels) != 1)}"),
+            Figure(estimate, "a call, estimated on one core"),
+        ]
+
+    @property
+    def remarks(self) -> list[str]:
+        """Why such calls run eagerly, where they do."""
+        return [self.title] if self.eager else []
+
+    @property
+    def tables(self) -> list[Table]:
+        """The tables that have something to say."""
+        return list(self._tables())
+
+    def _tables(self) -> Iterator[Table]:
         if len(self.paths) > 1:
-            yield "paths (what Python asks, what the answers lead to)", [_path(p) for p in self.paths]
+            texts = ["  " * p.depth + p.text for p in self.paths]
+            calls = [f"{p.taken:,}" if p.taken else "" for p in self.paths]
+            columns = (Column("path", texts), Column("calls", calls, "number"), _where([p.where for p in self.paths]))
+            yield Table("paths (what Python asks, what the answers lead to)", columns)
         if self.guards or self.identities:
-            rows = [_at(f"{g.name} = {g.value}", g.where) for g in self.guards]
+            names, values = [g.name for g in self.guards], [g.value for g in self.guards]
+            where = [g.where for g in self.guards]
             if self.identities:
-                rows.append(f"{self.identities} functions, classes, objects and sizes of containers")
-            yield "guards (another value is another program)", rows
+                names.append(f"{self.identities:,} others")
+                values, where = [*values, "functions, classes, objects and sizes of containers"], [*where, ""]
+            columns = (Column("name", names, "code"), Column("value", values, "code"), _where(where))
+            yield Table("guards (another value is another program)", columns)
         if self.lifted:
-            yield "numbers that are inputs (another value is the same program)", list(self.lifted)
+            yield _list("numbers that are inputs (another value is the same program)", self.lifted)
         if self.captured:
-            yield "captured state", [f"{c.name}: {c.type}, {c.use}" for c in self.captured]
+            parts = [[getattr(c, part) for c in self.captured] for part in ("name", "type", "use")]
+            columns = (Column("name", parts[0], "code"), Column("type", parts[1], "code"), Column("use", parts[2]))
+            yield Table(f"captured state ({len(self.captured):,})", columns)
         if self.effects:
-            yield "what the trace did to Python", [_at(f"{e.name}: {e.when}", e.where) for e in self.effects]
+            columns = (
+                Column("effect", [e.name for e in self.effects], "code"), Column("when", [e.when for e in self.effects]),
+                _where([e.where for e in self.effects]),
+            )  # fmt: skip
+            yield Table("what the trace did to Python", columns)
         if self.symbols:
-            rows = [*self.symbols, *(_at(f"holds where {s.condition}", s.where) for s in self.sizes)]
-            yield "sizes that come with the call", rows
-        if self.retraces:
-            yield "traced again", list(self.retraces)
-        if self.reused:
-            yield "how it was compiled", list(self.reused)
-        if self.placement:
-            yield "placement by cost (estimated)", list(self.placement)
+            holds = [*self.symbols, *(f"holds where {s.condition}" for s in self.sizes)]
+            columns = (Column("size", holds), _where([*("" for _ in self.symbols), *(s.where for s in self.sizes)]))
+            yield Table("sizes that come with the call", columns)
+        for title, rows in (
+            ("traced again", self.retraces), ("how it was compiled", self.reused),
+            ("placement by cost (estimated)", self.placement),
+        ):  # fmt: skip
+            if rows:
+                yield _list(title, rows)
         if self.kernels:
-            yield f"kernels ({len(self.kernels)})", list(self._kernel_rows())
+            about = ["\n".join((*k.lines, *(f"why: {reason}" for reason in k.reasons))) for k in self.kernels]
+            columns = (
+                Column("", [str(k) for k in range(len(self.kernels))], "number"),
+                Column("kernel", [kernel.kind for kernel in self.kernels]),
+                *_costs(self.kernels), Column("lines, and why it is a kernel", about, "code"),
+            )  # fmt: skip
+            yield Table(f"kernels ({len(self.kernels):,})", columns)
         if self.lines:
             total = sum(line.ns for line in self.lines) or 1.0
-            rows = [
-                f"{line.ns / total:5.1%}  {_cost(line.ns, line.bytes, line.flops)}  {line.where}" for line in self.lines
-            ]
-            yield "cost of the user's lines (estimated)", rows
-
-    def _kernel_rows(self) -> Iterator[str]:
-        for k, kernel in enumerate(self.kernels):
-            yield f"{k}: {kernel.kind}, {_cost(kernel.ns, kernel.bytes, kernel.flops)}"
-            yield from (f"     {line}" for line in kernel.lines)
-            yield from (f"     why: {reason}" for reason in kernel.reasons)
+            shares = [line.ns / total for line in self.lines]
+            columns = (
+                Column("line", [line.where for line in self.lines], "code"),
+                Column("share", [f"{share:.1%}" for share in shares], "number"), *_costs(self.lines),
+            )  # fmt: skip
+            yield Table("cost of the user's lines (estimated)", columns, [Bar(x / max(shares), "traced") for x in shares])
 
 
-def _path(p: PathLine) -> str:
-    times = f", {p.taken} call{'s' * (p.taken != 1)}" if p.taken else ""
-    return "  " * p.depth + _at(p.text + times, p.where)
+def _where(places: Sequence[str]) -> Column:
+    return Column("at", places, "code")
 
 
-def _at(text: str, where: str) -> str:
-    return f"{text}  ({where})" if where else text
+def _list(title: str, rows: Sequence[str]) -> Table:
+    return Table(title, [Column("", rows)])
 
 
-def _cost(ns: float, nbytes: float, flops: float) -> str:
-    return f"{duration(ns / 1e6)}, {size(round(nbytes))}, {count(flops)}flop"
+def _costs(rows: Sequence[KernelCost] | Sequence[LineCost]) -> tuple[Column, Column, Column]:
+    """Columns of time, bytes and operations."""
+    return (
+        numbers("time", [row.ns / 1e6 for row in rows], TIMES), numbers("moved", [row.bytes for row in rows], SIZES),
+        numbers("flop", [row.flops for row in rows], COUNTS),
+    )  # fmt: skip

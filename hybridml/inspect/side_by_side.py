@@ -28,6 +28,7 @@ from ..tracing.run.backend import LLVM
 from .comparison import Comparison, DeviceComparison, Difference, KernelLine, Style
 from .snapshot import Snapshot
 
+_NOISE = 64  # eps of the largest: what is smaller may be the rounding of a sum that is zero
 _BLOCK_MS = 1.0  # calls shorter than that are timed in blocks: reading the clock costs 0.1 us
 
 
@@ -329,19 +330,49 @@ def written(after: dict[str, np.ndarray], before: dict[str, np.ndarray]) -> dict
 
 
 def difference(eager: dict[str, np.ndarray], traced: dict[str, np.ndarray]) -> Difference:
-    """The largest difference over arrays of one name; one that only one style has differs by infinity."""
+    """The largest difference over arrays of one name; one that only one style has differs by infinity.
+
+    An array that is rounding around zero, as the gradient of a bias before a normalisation, is measured by the largest
+    element of all arrays that end with its name: all gradients, or all momenta.
+    """
     names = list(dict.fromkeys([*eager, *traced]))
-    found = {name: distance(eager.get(name), traced.get(name)) for name in names}
+    sizes = {name: max(map(_largest, (eager.get(name), traced.get(name)))) for name in names}
+    scales: dict[str, float] = {}
+    for name, size in sizes.items():
+        scales[_kind(name)] = max(scales.get(_kind(name), 0.0), size)
+    for name, size in sizes.items():
+        array = eager.get(name)
+        if array is not None and array.dtype.kind in "fVc" and size <= _NOISE * _eps(array) * scales[_kind(name)]:
+            sizes[name] = scales[_kind(name)]
+    found = {name: distance(eager.get(name), traced.get(name), sizes[name]) for name in names}
     where = max(names, key=lambda name: found[name][::-1], default="")
-    absolute, relative, ulp = (max((d[k] for d in found.values()), default=0) for k in range(3))
-    return Difference(len(names), absolute, relative, int(ulp), where if ulp else "")
+    if not where or not found[where][2]:
+        return Difference(len(names), 0.0, 0.0, 0)
+    return Difference(len(names), *found[where], where, sizes[where])
 
 
-def distance(a: np.ndarray | None, b: np.ndarray | None) -> tuple[float, float, int]:
+def _kind(name: str) -> str:
+    """`grad` of `step.model.0.bias.grad`."""
+    return name.rpartition(".")[2]
+
+
+def _largest(array: np.ndarray | None) -> float:
+    """The largest finite element, without its sign."""
+    if array is None or array.dtype.kind not in "fVc":
+        return 0.0
+    parts = np.ascontiguousarray(array).view(array.real.dtype) if array.dtype.kind == "c" else array
+    return float(np.max(np.abs(parts), where=np.isfinite(parts), initial=0))
+
+
+def _eps(array: np.ndarray) -> float:
+    return 2.0**-7 if array.dtype.kind == "V" else float(np.finfo(array.dtype).eps)
+
+
+def distance(a: np.ndarray | None, b: np.ndarray | None, scale: float = 0.0) -> tuple[float, float, int]:
     """Largest difference of two arrays: absolute, as a part of the largest element, in units of its last place.
 
-    Not each element's own units: of those, two roundings of a zero are a billion apart. NaN equals NaN, and 0.0 equals
-    -0.0. Arrays of different shape or dtype differ by infinity.
+    Not each element's own units: of those, two roundings of a zero are a billion apart. `scale`: of a larger element
+    elsewhere to measure by. NaN equals NaN, and 0.0 equals -0.0. Arrays of different shape or dtype differ by infinity.
 
     >>> one = np.float32([1.0])
     >>> distance(one, one + 2 * np.finfo(np.float32).eps)[2]
@@ -362,7 +393,7 @@ def distance(a: np.ndarray | None, b: np.ndarray | None) -> tuple[float, float, 
         return 0.0, 0.0, 0
     if not (np.isfinite(a[differ]).all() and np.isfinite(b[differ]).all()):
         return math.inf, math.inf, sys.maxsize
-    largest = max(float(np.max(np.abs(x), where=np.isfinite(x), initial=0)) for x in (a, b))
+    largest = max(_largest(a), _largest(b), scale)
     with np.errstate(over="ignore"):
         absolute = float(np.max(np.abs(a[differ].astype(np.float64) - b[differ])))
     return absolute, absolute / largest, math.ceil(min(absolute / _last_place(largest, a.dtype), sys.maxsize))

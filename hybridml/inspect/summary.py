@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +17,7 @@ from ..core.context import no_grad
 from ..core.nested import Nested
 from ..core.tensor import Tensor
 from ..display.reports import Report, count, size
+from ..display.tables import COUNTS, SIZES, Column, Figure, Table, numbers
 from ..tracing.capture.tracer import is_tracing
 from ..tracing.specialize.errors import RunEagerly
 from .nans import counting
@@ -25,7 +26,7 @@ from .stances import eager
 
 _HEADS = ("layer", "kind", "calls", "input", "output", "parameters", "bytes", "flops", "activations")
 _OF_CALLS = ("input", "output", "flops", "activations")
-_TEXTS = ("layer", "kind", "input", "output")  # columns whose cells begin at the left
+_UNITS = {"bytes": SIZES, "activations": SIZES, "flops": COUNTS}
 _ROOT = "(the model)"
 
 
@@ -60,20 +61,34 @@ class Summary(Report):
     activations: int
     lazy: int  # parameters that have no shape before the first call
 
-    TEMPLATE = "summary.html.jinja"
+    @property
+    def heading(self) -> str:
+        """The kind of the model."""
+        return f"{self.layers[0].kind}: {self.layers[0].parameters:,} parameters"
 
     @property
-    def rows(self) -> list[tuple[str, ...]]:
-        """Rows of the table; the first is the head. Columns of calls are there where the model was called."""
+    def figures(self) -> list[Figure]:
+        """Parameters and bytes; of a model that was called, operations and activations."""
+        found = [
+            Figure(count(self.parameters).strip(), "parameters"), Figure(count(self.trainable).strip(), "trainable"),
+            Figure(size(self.bytes), "with buffers"),
+        ]  # fmt: skip
+        if self.layers[0].calls:
+            found += [Figure(f"{count(self.flops)}flop", "a call"), Figure(size(self.activations), "of activations")]
+        return found
+
+    @property
+    def remarks(self) -> list[str]:
+        """The sums over all layers."""
+        return [self.total]
+
+    @property
+    def tables(self) -> list[Table]:
+        """The layers. Columns of calls are there where the model was called."""
         called = self.layers[0].calls > 0
         several = any(line.calls > 1 for line in self.layers)
         heads = [h for h in _HEADS if (called or h not in _OF_CALLS) and (several or h != "calls")]
-        return [tuple(heads), *[tuple([_cell(line, head) for head in heads]) for line in self.layers]]
-
-    @property
-    def is_text(self) -> list[bool]:
-        """For each column, whether its cells begin at the left."""
-        return [head in _TEXTS for head in self.rows[0]]
+        return [Table("Layers", [_column(self.layers, head) for head in heads])]
 
     @property
     def total(self) -> str:
@@ -87,23 +102,15 @@ class Summary(Report):
 
     def to_text(self) -> str:
         """The table, and the sums below it."""
-        rows, is_text = self.rows, self.is_text
-        wide = [max(len(row[k]) for row in rows) for k in range(len(is_text))]
-        signs = ["<" if text else ">" for text in is_text]
-        lines = [
-            "  ".join(f"{cell:{sign}{n}}" for cell, sign, n in zip(row, signs, wide, strict=True)).rstrip()
-            for row in rows
-        ]
-        return "\n".join([*lines, self.total])
+        return "\n".join([*self.tables[0].lines(), self.total])
 
 
-def _cell(line: LayerLine, head: str) -> str:
-    if head in ("bytes", "activations"):
-        return size(getattr(line, head))
-    if head == "flops":
-        return count(line.flops).strip()
-    found = getattr(line, "name" if head == "layer" else head)
-    return f"{found:,}" if isinstance(found, int) else str(found)
+def _column(layers: Sequence[LayerLine], head: str) -> Column:
+    found = [getattr(line, "name" if head == "layer" else head) for line in layers]
+    if head in _UNITS:
+        return numbers("size" if head == "bytes" else head, found, _UNITS[head])
+    is_number = isinstance(found[0], int)
+    return Column(head, [f"{x:,}" if is_number else str(x) for x in found], "number" if is_number else "text")
 
 
 def summary(model: Any, *inputs: Any, depth: int | None = None, **named: Any) -> Summary:
@@ -122,11 +129,11 @@ def summary(model: Any, *inputs: Any, depth: int | None = None, **named: Any) ->
     >>> import hybridml as hm
     >>> model = hm.nn.Sequential(hm.nn.Linear(4, 8), hm.nn.ReLU(), hm.nn.Linear(8, 2, bias=False))
     >>> hm.summary(model, hm.ones((3, 4)))
-    layer        kind        input   output  parameters  bytes  flops  activations
-    (the model)  Sequential  (3, 4)  (3, 2)          56  224 B    336        216 B
-    0            Linear      (3, 4)  (3, 8)          40  160 B    216         96 B
-    1            ReLU        (3, 8)  (3, 8)           0    0 B     24         96 B
-    2            Linear      (3, 8)  (3, 2)          16   64 B     96         24 B
+    layer        kind        input   output  parameters  size, B  flops  activations, B
+    (the model)  Sequential  (3, 4)  (3, 2)          56      224    336             216
+    0            Linear      (3, 4)  (3, 8)          40      160    216              96
+    1            ReLU        (3, 8)  (3, 8)           0        0     24              96
+    2            Linear      (3, 8)  (3, 2)          16       64     96              24
     56 parameters, 56 of them trainable; 224 B with buffers; a call: 336 flop, 216 B of activations
     """
     if not hasattr(model, "named_modules"):

@@ -7,6 +7,7 @@ line, kernel, operation or IR line under the pointer. In notebooks it is shown i
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from hybridml_compiler.graph.ir import Graph, Node
 from hybridml_compiler.graph.text import graph_lines
 
 from ..core.source_location import split_line
-from ..display.reports import render, size
+from ..display.reports import origin, render, size
 from .drawing import draw_program
 from .kernels import kernel_name, shares, work_by_line
 
@@ -81,6 +82,7 @@ class _Page:
             "program.html.jinja",
             name=self.name,
             subtitle=subtitle,
+            origin=origin(time.time()),
             files=self._lines(),
             drawing=draw_program(self.launches, self.graph.outputs, self._keys),
             ir=self._ir(),

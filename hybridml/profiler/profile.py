@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,15 @@ from hybridml_compiler.errors import ArgumentError
 from hybridml_compiler.once import lazy
 
 from ..display.reports import Report, duration, size
+from ..display.tables import SIZES, TIMES, Bar, Column, Figure, Table, numbers
 from .chrome import trace_events
 from .events import Event, Row, by_line, by_name, events_of
 from .record import Recording
 from .timeline import Timeline, timeline_of
 
 _SHOWN = 20  # rows of a table that is printed
+_MOST = 100  # rows of a table of a page
+_STYLES = {"operation": "eager", "compile": "traced", "call": "traced", "launch": "traced"}
 _KINDS = {"compile": "call that compiles", "operation": "eager operation", "call": "traced call", "launch": "kernel"}
 
 
@@ -114,15 +117,37 @@ class Profile(Report):
         return text + (f"; {self.lost} launches were not recorded" if self.lost else "")
 
     @property
+    def heading(self) -> str:
+        """That it is a profile, and of how long."""
+        return self.title if self._recording is None else f"Profile of {duration(self.wall_ms)}"
+
+    @property
+    def figures(self) -> list[Figure]:
+        """Time in all, in hybridml and outside; the peak of memory."""
+        if self._recording is None:
+            return []
+        outside = max(self.wall_ms - self.inside_ms, 0.0)
+        return [
+            Figure(duration(self.wall_ms), "in all"), Figure(duration(self.inside_ms), "in hybridml"),
+            Figure(duration(outside), "in Python, NumPy and waiting"), Figure(size(self.memory.peak), "peak memory"),
+        ]  # fmt: skip
+
+    @property
+    def remarks(self) -> list[str]:
+        """The title, where there is something in it that is no figure."""
+        return [] if self._recording is None else [self.title]
+
+    @property
     def tables(self) -> list[Table]:
         """The sums by source line, and by operation and kernel."""
         if self._recording is None:
             return []
-        return [Table("by line", self.lines, False), Table("by operation and kernel", self.operations, True)]
+        kinds = Column("kind", [_KINDS.get(row.kind, row.kind) for row in self.operations])
+        return [_table("by line", self.lines, []), _table("by operation and kernel", self.operations, [kinds])]
 
     def to_text(self) -> str:
         """Tables of the first rows, most time first, and the memory."""
-        lines, operations = (table.to_text() for table in self.tables)
+        lines, operations = ("\n".join([t.caption, *t.lines(_SHOWN, name_last=True)]) for t in self.tables)
         return "\n\n".join([self.title, operations, lines, self.memory.to_text()])
 
     def to_dict(self) -> dict[str, Any]:
@@ -138,41 +163,28 @@ class Profile(Report):
         return f"<{self.title}>"
 
 
-@dataclass(frozen=True)
-class Table:
-    """Rows of a profile as they are shown."""
-
-    title: str
-    rows: Sequence[Row]
-    kinds: bool  # whether rows are of several kinds
-
-    heads = ("count", "total", "self", "bytes", "Gflop/s")
-
-    def cells(self, row: Row) -> tuple[str, ...]:
-        """Text of the columns of `heads`."""
-        rate = f"{row.flops / row.self_ms / 1e6:.1f}" if row.flops and row.self_ms > 0 else ""
-        total, own = (duration(ms) if ms > 0 else "0" for ms in (row.total_ms, row.self_ms))
-        return str(row.count), total, own, size(round(row.bytes)) if row.bytes else "", rate
-
-    def kind(self, row: Row) -> str:
-        """The row's kind in words."""
-        return _KINDS.get(row.kind, row.kind)
-
-    @property
-    def largest(self) -> float:
-        """The largest own time of a row, which has the longest bar."""
-        return max((row.self_ms for row in self.rows), default=0.0) or 1.0
-
-    def to_text(self) -> str:
-        """The first rows, and the time of all others."""
-        lines = ["".join(f"{name:>11}" for name in self.heads) + f"  {self.title}"]
-        for row in self.rows[:_SHOWN]:
-            name = (row.name or "(no line)") + (f"  [{self.kind(row)}]" if self.kinds else "")
-            lines.append("".join(f"{cell:>11}" for cell in self.cells(row)) + f"  {name}")
-        if len(self.rows) > _SHOWN:
-            rest = sum(row.self_ms for row in self.rows[_SHOWN:])
-            lines.append(f"{'':>22}{duration(max(rest, 0.0)):>11}{'':>22}  {len(self.rows) - _SHOWN} more")
-        return "\n".join(lines)
+def _table(caption: str, rows: Sequence[Row], more: Sequence[Column]) -> Table:
+    """The rows with most time of their own, and the sum of all others."""
+    shown, rest = list(rows[:_MOST]), rows[_MOST:]
+    if rest:
+        others = Row(f"{len(rest):,} others", "", sum(row.count for row in rest))
+        others.self_ms = sum(row.self_ms for row in rest)
+        shown.append(others)
+        more = [Column(column.head, [*column.cells[:_MOST], ""]) for column in more]
+    longest = max((row.self_ms for row in shown), default=0.0) or 1.0
+    rates = [row.flops / row.self_ms / 1e6 if row.flops and row.self_ms > 0 else None for row in shown]
+    return Table(
+        caption,
+        [
+            Column(caption[3:], [row.name or "(no line)" for row in shown], "code"),
+            Column("count", [f"{row.count:,}" for row in shown], "number"),
+            numbers("total", [max(row.total_ms, 0.0) if row.kind else None for row in shown], TIMES),
+            numbers("self", [max(row.self_ms, 0.0) for row in shown], TIMES),
+            numbers("moved", [row.bytes or None for row in shown], SIZES),
+            Column("Gflop/s", ["" if rate is None else f"{rate:.1f}" for rate in rates], "number"), *more,
+        ],
+        [Bar(max(row.self_ms, 0.0) / longest, _STYLES.get(row.kind, "")) for row in shown],
+    )  # fmt: skip
 
 
 def profile(fn: Callable[..., Any] | None = None, *args: Any, **kwargs: Any) -> Profile:

@@ -19,12 +19,15 @@ from hybridml_compiler.targets.cpu.executable import CpuExecutable
 from hybridml_compiler.targets.cpu.runtime.spans import Span
 
 from ..display.reports import Report, duration, render, size
+from ..display.tables import SIZES, Column, Figure, Table, numbers
 from .events import Event
 from .kernels import shares
 from .record import Recording, describe
 
-COLOURS = ("#2b6cb0", "#d9822b", "#2f855a", "#b83280", "#6b46c1", "#00838f", "#a0522d", "#c53030")
-OTHERS = "#a0aec0"
+# Of lines: neither eager's orange nor traced's blue, and seen on light and dark paper (3 : 1 at least).
+COLOURS = ("#8a5cc9", "#0b8f86", "#c2418f", "#7f8a1c", "#a8604a", "#5f7f9c", "#4b9150", "#b0627e")
+OTHERS = "#868e96"
+_SHOWN = 12  # lines that are printed
 
 
 @dataclass(frozen=True)
@@ -110,24 +113,54 @@ class Timeline(Report):
             best[b.where] = max(best[b.where], alive[b.where])
         return dict(best.most_common())
 
-    def to_text(self) -> str:
-        """The peak, and the lines that made what was alive then."""
-        after = duration((self.peak_at - self.start) / 1e6)
-        lines = [f"memory: {size(self.peak)} alive at the peak, {after} after the start"]
-        if self.arenas:
-            lines[0] += f" (compiled programs keep {size(self.arenas)} for theirs)"
-        lines += [f"{size(nbytes):>10}  {line or '(no line)'}" for line, nbytes in list(self.at_peak.items())[:12]]
-        return "\n".join(lines)
+    @property
+    def title(self) -> str:
+        """The peak, and when it was."""
+        found = f"memory: {size(self.peak)} alive at the peak, {duration(self._after_ms)} after the start"
+        return found + (f" (compiled programs keep {size(self.arenas)} for theirs)" if self.arenas else "")
 
-    def svg(self, width: int = 720, height: int = 200) -> str:
-        """Bytes alive over time, stacked by source line."""
+    @property
+    def _after_ms(self) -> float:
+        return (self.peak_at - self.start) / 1e6
+
+    @property
+    def heading(self) -> str:
+        """What is shown."""
+        return "Memory over time, by source line"
+
+    @property
+    def figures(self) -> list[Figure]:
+        """The peak, when it was, and what programs keep."""
+        found = [Figure(size(self.peak), "alive at the peak"), Figure(duration(self._after_ms), "after the start")]
+        return [*found, Figure(size(self.arenas), "kept by compiled programs")] if self.arenas else found
+
+    @property
+    def bands(self) -> list[Band]:
+        """The lines of the drawing from the bottom up, and all others as one."""
         shown = list(self.most)[: len(COLOURS)]
-        bands = [
+        found = [
             Band(line or "(no line)", colour, self.at_peak.get(line, 0))
             for line, colour in zip(shown, COLOURS, strict=False)
         ]
         if len(self.most) > len(shown):
-            bands.append(Band("other lines", OTHERS, self.peak - sum(band.nbytes for band in bands)))
+            found.append(Band("other lines", OTHERS, self.peak - sum(band.nbytes for band in found)))
+        return found
+
+    @property
+    def tables(self) -> list[Table]:
+        """Bytes alive at the peak, by line."""
+        alive = list(self.at_peak.items())
+        lines = Column("line", [line or "(no line)" for line, _ in alive], "code")
+        return [Table("alive at the peak", [lines, numbers("memory", [nbytes for _, nbytes in alive], SIZES)])]
+
+    def to_text(self) -> str:
+        """The peak, and the lines that made what was alive then."""
+        lines = self.tables[0].lines(_SHOWN, name_last=True)
+        return "\n".join([self.title, *(lines if self.at_peak else [])])
+
+    def svg(self, width: int = 720, height: int = 200) -> str:
+        """Bytes alive over time, stacked by source line."""
+        bands = self.bands
         left, plot = 70, width - 80
         span, top = max(self.end - self.start, 1), max(self.peak, 1)
 
@@ -140,7 +173,7 @@ class Timeline(Report):
         return render(
             "timeline.svg.jinja", width=width, height=height, left=left, right=left + plot, span=span / 1e6,
             peak=self.peak, peak_at=x(self.peak_at), ticks=[(y(top * k / 4), top * k / 4) for k in range(5)],
-            bands=list(zip(bands, self._areas(shown, x, y), strict=True)),
+            bands=list(zip(bands, self._areas(list(self.most)[: len(COLOURS)], x, y), strict=True)),
         )  # fmt: skip
 
     def _areas(self, lines: Sequence[str], x: Callable[[int], float], y: Callable[[float], float]) -> list[str]:

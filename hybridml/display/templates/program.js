@@ -34,10 +34,7 @@
     document.querySelector(".details").scrollTop = 0;
   }
 
-  document.addEventListener("mouseover", (event) => light(under(event)));
-  document.addEventListener("click", (event) => {
-    const clicked = under(event);
-    if (!clicked) return;
+  function choose(clicked) {
     light(clicked);
     for (const pane of document.querySelectorAll(".source, .graph, .ir")) {
       const first = lit.find((element) => pane.contains(element));
@@ -45,11 +42,34 @@
     }
     const kernel = keysOf(clicked).find((key) => key[0] === "k");
     if (kernel) showDetail(kernel);
-  });
+  }
+
+  document.addEventListener("mouseover", (event) => light(under(event)));
+  document.addEventListener("focusin", (event) => light(under(event)));
+  document.addEventListener("click", (event) => under(event) && choose(under(event)));
   showDetail("k0");
 
+  // Each pane is one stop of the tab key; arrow keys move within it.
+  const step = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1, Home: -Infinity, End: Infinity };
+  for (const pane of document.querySelectorAll(".source, .graph, .ir")) {
+    const stops = [...pane.querySelectorAll("[data-keys]")];
+    if (stops.length) stops[0].setAttribute("tabindex", 0);
+    pane.addEventListener("keydown", (event) => {
+      const at = stops.indexOf(under(event));
+      if (at < 0) return;
+      if (event.key === "Enter" || event.key === " ") choose(stops[at]);
+      else if (event.key in step) {
+        const next = stops[Math.min(Math.max(at + step[event.key], 0), stops.length - 1)];
+        stops[at].setAttribute("tabindex", -1);
+        next.setAttribute("tabindex", 0);
+        next.focus();
+      } else return;
+      event.preventDefault();
+    });
+  }
+
   const pane = document.querySelector(".graph");
-  const drawing = pane.querySelector("svg");
+  const drawing = pane.querySelector("svg.drawing");
   const width = Number(drawing.getAttribute("width"));
   const height = Number(drawing.getAttribute("height"));
   let zoom = 1;
