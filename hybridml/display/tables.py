@@ -77,13 +77,16 @@ class Table:
         return lines
 
 
-def numbers(head: str, values: Sequence[float | None], units: Sequence[tuple[str, float]], style: str = "") -> Column:
+def numbers(
+    head: str, values: Sequence[float | None], units: Sequence[tuple[str, float]], largest: float = 0.0
+) -> Column:
     """A column of numbers in the unit that fits the largest, which the head has: `total, ms`. None is an empty cell.
+    `largest`: of columns beside it that have the same unit.
 
     >>> numbers("time", [1250.0, 31.0, None], TIMES)
     Column(head='time, s', cells=['1.25', '0.03', ''], kind='number', style='')
     """
-    largest = max((value for value in values if value), default=0.0)
+    largest = max(largest, *(value for value in values if value), 0.0)
     unit, scale = next((u for u in units if largest >= 0.9995 * u[1]), units[-1])
     places = 0 if unit in _WHOLE else 2 if largest / scale < 99.995 else 1
     least = 0.5 * 10.0**-places
@@ -95,4 +98,4 @@ def numbers(head: str, values: Sequence[float | None], units: Sequence[tuple[str
             return f"<{10.0**-places:.{places}f}"
         return f"{value / scale:,.{places}f}" if value else "0"
 
-    return Column(f"{head}, {unit}" if unit else head, [cell(value) for value in values], "number", style)
+    return Column(f"{head}, {unit}" if unit else head, [cell(value) for value in values], "number")

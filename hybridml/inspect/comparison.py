@@ -10,6 +10,7 @@ from typing import Any
 from ..display.reports import Report, duration, size
 from ..display.tables import SIZES, TIMES, Bar, Column, Figure, Table, numbers
 
+_SPREAD = "  half of the calls"
 _ROUNDING = 1 << 16  # ulp; where there are more, they say nothing
 
 
@@ -97,7 +98,7 @@ class Comparison(Report):
 
     def to_text(self) -> str:
         """A table of the two styles, and a line for each remark."""
-        return "\n".join([*self._table().lines(), *self.remarks])
+        return "\n".join([*side_by_side("", self.rows).lines(), *self.remarks])
 
     @property
     def heading(self) -> str:
@@ -123,16 +124,17 @@ class Comparison(Report):
         """The styles side by side, the spread of their times, and the kernels of the traced program."""
         styles, kernels = (self.eager, self.traced), self.kernels
         longest = max(*(style.steady_ms for style in styles), 1e-9)
+        largest = max(style.upper_ms for style in styles)
         spread = [
-            numbers(head, [getattr(style, name) for style in styles], TIMES)
-            for head, name in (("median", "steady_ms"), ("lower quartile", "lower_ms"), ("upper", "upper_ms"))
+            numbers(head, [getattr(style, name) for style in styles], TIMES, largest)
+            for head, name in (("median", "steady_ms"), ("25 %", "lower_ms"), ("75 %", "upper_ms"))
         ]
         found = [
             Table(
                 "Time of a steady call", [Column("style", [style.name for style in styles]), *spread],
                 [Bar(style.steady_ms / longest, style.name) for style in styles],
             ),
-            self._table(),
+            side_by_side("Eager beside traced", [row for row in self.rows if row[0] != _SPREAD]),
         ]  # fmt: skip
         if kernels:
             columns = [
@@ -144,9 +146,6 @@ class Comparison(Report):
             ]
             found.append(Table(f"Kernels of the traced program ({len(kernels)})", columns, folded=True))
         return found
-
-    def _table(self) -> Table:
-        return side_by_side("Eager beside traced", self.rows)
 
     @property
     def rows(self) -> list[tuple[str, str, str]]:
@@ -168,7 +167,7 @@ class Comparison(Report):
         if self.cached and self.cold_ms is not None:
             yield "first call, empty cache", "", duration(self.cold_ms)
         yield "steady call (median)", duration(eager.steady_ms), duration(traced.steady_ms)
-        yield "  half of the calls", _range(eager), _range(traced)
+        yield _SPREAD, _range(eager), _range(traced)
         yield "operations, kernels", str(eager.kernels), str(traced.kernels)
         yield "bytes moved", size(eager.bytes), size(traced.bytes)
         yield "peak memory of a call", size(eager.peak_bytes), size(traced.peak_bytes)

@@ -64,13 +64,13 @@ class Summary(Report):
     @property
     def heading(self) -> str:
         """The kind of the model."""
-        return f"{self.layers[0].kind}: {self.layers[0].parameters:,} parameters"
+        return f"{self.layers[0].kind}: its layers"
 
     @property
     def figures(self) -> list[Figure]:
         """Parameters and bytes; of a model that was called, operations and activations."""
         found = [
-            Figure(count(self.parameters).strip(), "parameters"), Figure(count(self.trainable).strip(), "trainable"),
+            Figure(f"{self.parameters:,}", "parameters"), Figure(f"{self.trainable:,}", "of them trainable"),
             Figure(size(self.bytes), "with buffers"),
         ]  # fmt: skip
         if self.layers[0].calls:
@@ -79,8 +79,8 @@ class Summary(Report):
 
     @property
     def remarks(self) -> list[str]:
-        """The sums over all layers."""
-        return [self.total]
+        """What is not known yet."""
+        return [f"{self.lazy} parameters have no shape before the first call"] if self.lazy else []
 
     @property
     def tables(self) -> list[Table]:

@@ -21,6 +21,10 @@ from .timeline import Timeline, timeline_of
 
 _SHOWN = 20  # rows of a table that is printed
 _MOST = 100  # rows of a table of a page
+_COUNTED = (
+    ("eager operation", "eager operations", ("operation",)), ("traced call", "traced calls", ("call", "compile")),
+    ("launch", "launches", ("launch",)),
+)  # fmt: skip
 _STYLES = {"operation": "eager", "compile": "traced", "call": "traced", "launch": "traced"}
 _KINDS = {"compile": "call that compiles", "operation": "eager operation", "call": "traced call", "launch": "kernel"}
 
@@ -106,15 +110,21 @@ class Profile(Report):
         """The time that it took, and the numbers of operations, calls and launches."""
         if self._recording is None:
             return "profile: on" if self._open is not None else "profile: use it with `with`"
-        counts = [
-            f"{count} {what}{'s' * (count != 1)}"
-            for what, kinds in (("eager operation", ("operation",)), ("traced call", ("call", "compile")),
-                                ("launch", ("launch",)))
-            if (count := sum(row.count for row in self.operations if row.kind in kinds))
-        ]  # fmt: skip
         text = f"profile: {duration(self.wall_ms)}, of which {duration(self.inside_ms)} in hybridml"
-        text += f" ({', '.join(counts).replace('launchs', 'launches')})" if counts else ""
-        return text + (f"; {self.lost} launches were not recorded" if self.lost else "")
+        return text + (f" ({self._counts})" if self._counts else "") + self._missing
+
+    @property
+    def _counts(self) -> str:
+        counts = [
+            f"{count:,} {what if count == 1 else many}"
+            for what, many, kinds in _COUNTED
+            if (count := sum(row.count for row in self.operations if row.kind in kinds))
+        ]
+        return ", ".join(counts)
+
+    @property
+    def _missing(self) -> str:
+        return f"; {self.lost:,} launches were not recorded" if self.lost else ""
 
     @property
     def heading(self) -> str:
@@ -134,8 +144,9 @@ class Profile(Report):
 
     @property
     def remarks(self) -> list[str]:
-        """The title, where there is something in it that is no figure."""
-        return [] if self._recording is None else [self.title]
+        """How much ran."""
+        found = "" if self._recording is None else f"{self._counts}{self._missing}".lstrip("; ")
+        return [found] if found else []
 
     @property
     def tables(self) -> list[Table]:
@@ -172,6 +183,7 @@ def _table(caption: str, rows: Sequence[Row], more: Sequence[Column]) -> Table:
         shown.append(others)
         more = [Column(column.head, [*column.cells[:_MOST], ""]) for column in more]
     longest = max((row.self_ms for row in shown), default=0.0) or 1.0
+    largest = max((row.total_ms for row in shown), default=0.0)
     rates = [row.flops / row.self_ms / 1e6 if row.flops and row.self_ms > 0 else None for row in shown]
     return Table(
         caption,
@@ -179,7 +191,7 @@ def _table(caption: str, rows: Sequence[Row], more: Sequence[Column]) -> Table:
             Column(caption[3:], [row.name or "(no line)" for row in shown], "code"),
             Column("count", [f"{row.count:,}" for row in shown], "number"),
             numbers("total", [max(row.total_ms, 0.0) if row.kind else None for row in shown], TIMES),
-            numbers("self", [max(row.self_ms, 0.0) for row in shown], TIMES),
+            numbers("self", [max(row.self_ms, 0.0) for row in shown], TIMES, largest),
             numbers("moved", [row.bytes or None for row in shown], SIZES),
             Column("Gflop/s", ["" if rate is None else f"{rate:.1f}" for rate in rates], "number"), *more,
         ],

@@ -1,5 +1,11 @@
 // `data-keys` of an element: its own key (a line "l", an operation "n", a kernel "k"), then those of what it belongs to.
 (function () {
+  // In the frame of a notebook: dark where the text around the frame is light, whatever the system prefers.
+  if (window.frameElement) {
+    const [red, green, blue] = getComputedStyle(window.frameElement).color.match(/[\d.]+/g).map(Number);
+    document.documentElement.style.colorScheme = red + green + blue > 382 ? "dark" : "light";
+  }
+
   const elements = [...document.querySelectorAll("[data-keys]")];
   const keysOf = (element) => element.dataset.keys.split(" ");
   const byKey = new Map();
@@ -84,4 +90,6 @@
     button.addEventListener("click", () => setZoom(by ? zoom * by : fit()));
   }
   if (width > pane.clientWidth) setZoom(Math.max(0.7, Math.min(1, pane.clientWidth / width)));
+  const first = pane.querySelector("[data-keys]");
+  if (first) scrollTo(pane, first);
 })();
