@@ -6,13 +6,13 @@ The page is `templates/demo.html.jinja`, on the frame and the style of hybridml'
 from __future__ import annotations
 
 import math
-import platform
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from time import time as time_now
 
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, StrictUndefined
 
-import hybridml as hm
+from hybridml.display.reports import origin
 
 from .training import TOLERANCE, Agreement, Run, allowed
 
@@ -29,7 +29,7 @@ def page(pairs: Sequence[tuple[Run, Run, Agreement]], seconds: float) -> str:
         good=all(agreement.within for *_, agreement in pairs),
         seconds=seconds,
         tolerance=TOLERANCE,
-        versions=(getattr(hm, "__version__", ""), platform.python_version(), platform.machine()),
+        origin=origin(time_now()),
         plot=Plot,
         relative=relative,
         decade=decade,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from hybridml_examples import char_lm, demo, digits
 from hybridml_examples.char_lm import write
 from hybridml_examples.report import page
 from hybridml_examples.training import Run, allowed, compare, ulps
+from tests.support.markup import whole_page
 
 
 def made(style: str, losses: list[float]) -> Run:
@@ -46,30 +46,9 @@ def test_the_demo_trains_alike_in_both_styles_and_writes_one_page(
 
 
 def check_page(text: str, charts: int) -> None:
-    """Well-formed, with this many charts, and nothing that a browser would fetch."""
-
-    class Reader(HTMLParser):
-        def __init__(self) -> None:
-            super().__init__()
-            self.open: list[str] = []
-            self.counted = 0
-
-        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-            assert tag not in ("script", "link", "img", "iframe")
-            assert not {"src", "href"} & dict(attrs).keys()
-            self.counted += tag == "svg"
-            if tag != "meta":
-                self.open.append(tag)
-
-        def handle_endtag(self, tag: str) -> None:
-            assert self.open.pop() == tag
-
-        def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-            assert tag in ("polyline", "line", "circle", "rect")
-
-    reader = Reader()
-    reader.feed(text)
-    assert reader.open == [] and reader.counted == charts
+    """A page with this many charts and no script, and nothing that a browser would fetch."""
+    found = whole_page(text)
+    assert not found.all("script") and len(found.all("svg")) == charts
     assert not re.search(r"url\(|@import|https?:", text)
 
 

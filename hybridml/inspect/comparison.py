@@ -55,6 +55,8 @@ class Difference:
 class Comparison(Report):
     """Report of `hybridml.compare`. Shown as a table, in notebooks as HTML; `to_json()` gives text to keep."""
 
+    SCHEMA = 2
+
     name: str
     eager: Style
     traced: Style

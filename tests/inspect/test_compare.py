@@ -6,7 +6,6 @@ import json
 import math
 import subprocess
 import sys
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,11 @@ import pytest
 
 import hybridml as hm
 from hybridml import optim
-from hybridml.inspect.comparison import Comparison, Difference, Style, duration, size
+from hybridml.inspect.comparison import Comparison, Difference, Style, duration, said, size
 from hybridml_compiler.runtime import cache
 from hybridml_compiler.runtime.cache import ObjectCache
 from tests.support.cuda import needs_nvrtc
+from tests.support.markup import balanced
 
 ROOT = Path(__file__).parent.parent.parent
 X = hm.asarray(np.linspace(-2, 2, 4096, dtype=np.float32))
@@ -171,32 +171,18 @@ def test_repr_is_a_table() -> None:
 
 
 def test_html_is_well_formed_and_escaped() -> None:
-    class Balanced(HTMLParser):
-        def __init__(self) -> None:
-            super().__init__()
-            self.open: list[str] = []
-
-        def handle_starttag(self, tag: str, attrs: Any) -> None:
-            if tag != "br":
-                self.open.append(tag)
-
-        def handle_endtag(self, tag: str) -> None:
-            assert self.open.pop() == tag
-
     page = hm.compare(lambda x: x < 1, X, repeats=2)._repr_html_()
-    parser = Balanced()
-    parser.feed(page)
-    assert not parser.open
+    balanced(page)
     assert "x &lt; 1" in page
 
 
 def test_json() -> None:
     found = hm.compare(chain, X, repeats=2)
     data = json.loads(found.to_json())
-    assert data["schema"] == 1
+    assert data["schema"] == 2
     assert data["traced"]["kernels"] == 1
     assert data["break_even"] == found.break_even
-    assert data["results"] == {"count": 1, "absolute": 0.0, "relative": 0.0, "ulp": 0, "where": ""}
+    assert data["results"] == {"count": 1, "absolute": 0.0, "relative": 0.0, "ulp": 0, "where": "", "largest": 0.0}
     assert json.loads(comparison(results=Difference(1, math.inf, math.inf, sys.maxsize, "r")).to_json())["results"]
 
 
@@ -238,6 +224,23 @@ def test_noise_around_zero_is_measured_by_the_largest_element() -> None:
     text = repr(comparison(state=Difference(1, 3e-9, 1.5, 1 << 25, "bias.grad")))
     assert "differ by at most 3e-09" in text and "ulp" not in text
     assert "ulp" not in repr(comparison(state=Difference(1, math.inf, math.inf, sys.maxsize, "bias.grad")))
+
+
+def test_arrays_that_are_noise_are_measured_by_the_others_of_their_name() -> None:
+    from hybridml.inspect.side_by_side import difference
+
+    weight, other = np.float32([0.5, 0.25]), np.float32([0.5, 0.25 + 2**-20])
+    noise = {"m.0.bias.grad": np.float32([1e-9, -3e-9])}, {"m.0.bias.grad": np.float32([-2e-9, 4e-9])}
+    alone = difference(*noise)
+    assert (alone.where, alone.ulp > 1 << 16) == ("m.0.bias.grad", True) and "ulp" not in said(alone)
+    found = difference({"m.0.weight.grad": weight, **noise[0]}, {"m.0.weight.grad": other, **noise[1]})
+    assert found.where == "m.0.weight.grad"
+    assert (found.absolute, found.relative, found.ulp, found.largest) == (2**-20, 2**-19, 32, 0.5)
+    assert "9.5e-07, which is 1.9e-06 of the largest element (0.5), 32 ulp of it (in m.0.weight.grad)" in said(found)
+    only = difference({"m.0.weight.grad": weight, **noise[0]}, {"m.0.weight.grad": weight, **noise[1]})
+    assert (only.where, only.ulp, only.largest) == ("m.0.bias.grad", 1, 0.5)  # still not bit-equal
+    apart = difference({"m.0.weight": weight, **noise[0]}, {"m.0.weight": other, **noise[1]})
+    assert apart.where == "m.0.bias.grad"  # weights say nothing about gradients
 
 
 def test_distance_of_complex_numbers_is_that_of_their_parts() -> None:

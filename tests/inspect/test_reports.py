@@ -12,7 +12,7 @@ import pytest
 
 import hybridml as hm
 from hybridml.display.reports import Report, count, render
-from tests.support.markup import balanced
+from tests.support.markup import balanced, whole_page
 
 X = hm.asarray(np.arange(12.0).reshape(3, 4))
 
@@ -36,16 +36,14 @@ def test_a_report_is_text_json_and_html(name: str, tmp_path: Path) -> None:
     assert str(report) == report.to_text() != ""
     assert report.to_text().startswith(report.title)
     assert json.loads(report.to_json()) == json.loads(json.dumps(report.to_dict()))
-    assert report.to_dict()["schema"] == 1
+    assert report.to_dict()["schema"] == report.SCHEMA >= 1
     shown = report._repr_html_()
     balanced(shown)
     assert "<html" not in shown  # a part of a notebook
     report.save_html(tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    balanced(page)
+    whole_page(page)
     assert page.startswith("<!DOCTYPE html>")
-    for outside in ("src=", "href=", "@import", "url("):
-        assert outside not in page
 
 
 def test_templates_escape_what_they_show_and_numbers_have_three_digits() -> None:
