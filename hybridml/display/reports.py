@@ -93,8 +93,9 @@ class Report:
 def origin(made: float) -> str:
     """When and where a report was made: `2026-05-04 10:31, Xeon Platinum 8488C, 2 of 4 cores, Python 3.11.7, ...`."""
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(made))
-    numpy, face = sys.modules["numpy"], sys.modules[__name__.partition(".")[0]]
-    return f"{when}, {_machine()}, Python {platform.python_version()}, NumPy {numpy.__version__}, hybridml {face.__version__}"
+    face = __name__.partition(".")[0]
+    versions = [f"{name} {sys.modules[module].__version__}" for name, module in (("NumPy", "numpy"), (face, face))]
+    return ", ".join([when, _machine(), f"Python {platform.python_version()}", *versions])
 
 
 @functools.cache

@@ -115,7 +115,7 @@ class Audit(Report):
 
 
 def describe(found: Finding) -> str:
-    """One line: `exp of f32[3] at file.py:3: y = exp(x): 2e-06, which is 1.4e-06 of the largest element, 12 ulp of it`."""
+    """One line: `exp of f32[3] at file.py:3: y = exp(x): 2e-06, which is 1e-06 of the largest element, 8 ulp`."""
     nearer = f", {found.nearer} is nearer to float64" if found.nearer else ""
     fused = " in the fused program" if found.fused else ""
     return f"{found.op} of {found.type}{fused} at {found.where or 'no line'}: {_apart(found)}{nearer}"

@@ -147,34 +147,31 @@ class Explanation(Report):
 
     def _tables(self) -> Iterator[Table]:
         if len(self.paths) > 1:
-            texts = ["  " * p.depth + p.text for p in self.paths]
-            calls = [f"{p.taken:,}" if p.taken else "" for p in self.paths]
-            columns = (Column("path", texts), Column("calls", calls, "number"), _where([p.where for p in self.paths]))
-            yield Table("paths (what Python asks, what the answers lead to)", columns)
+            texts = Column("path", ["  " * p.depth + p.text for p in self.paths])
+            calls = Column("calls", [f"{p.taken:,}" if p.taken else "" for p in self.paths], "number")
+            title = "paths (what Python asks, what the answers lead to)"
+            yield Table(title, [texts, calls, _where([p.where for p in self.paths])])
         if self.guards or self.identities:
-            names, values = [g.name for g in self.guards], [g.value for g in self.guards]
-            where = [g.where for g in self.guards]
+            guards = list(self.guards)
             if self.identities:
-                names.append(f"{self.identities:,} others")
-                values, where = [*values, "functions, classes, objects and sizes of containers"], [*where, ""]
-            columns = (Column("name", names, "code"), Column("value", values, "code"), _where(where))
-            yield Table("guards (another value is another program)", columns)
+                others = "functions, classes, objects and sizes of containers"
+                guards.append(GuardLine(f"{self.identities:,} others", others, ""))
+            names, values = (Column(part, [getattr(g, part) for g in guards], "code") for part in ("name", "value"))
+            yield Table("guards (another value is another program)", [names, values, _where([g.where for g in guards])])
         if self.lifted:
             yield _list("numbers that are inputs (another value is the same program)", self.lifted)
         if self.captured:
-            parts = [[getattr(c, part) for c in self.captured] for part in ("name", "type", "use")]
-            columns = (Column("name", parts[0], "code"), Column("type", parts[1], "code"), Column("use", parts[2]))
+            parts = [(part, [getattr(c, part) for c in self.captured]) for part in ("name", "type", "use")]
+            columns = [Column(part, cells, "text" if part == "use" else "code") for part, cells in parts]
             yield Table(f"captured state ({len(self.captured):,})", columns)
         if self.effects:
-            columns = (
-                Column("effect", [e.name for e in self.effects], "code"), Column("when", [e.when for e in self.effects]),
-                _where([e.where for e in self.effects]),
-            )  # fmt: skip
-            yield Table("what the trace did to Python", columns)
+            names, when = Column("effect", [e.name for e in self.effects], "code"), [e.when for e in self.effects]
+            where = _where([e.where for e in self.effects])
+            yield Table("what the trace did to Python", [names, Column("when", when), where])
         if self.symbols:
-            holds = [*self.symbols, *(f"holds where {s.condition}" for s in self.sizes)]
-            columns = (Column("size", holds), _where([*("" for _ in self.symbols), *(s.where for s in self.sizes)]))
-            yield Table("sizes that come with the call", columns)
+            holds = Column("size", [*self.symbols, *(f"holds where {s.condition}" for s in self.sizes)])
+            where = _where([*("" for _ in self.symbols), *(s.where for s in self.sizes)])
+            yield Table("sizes that come with the call", [holds, where])
         for title, rows in (
             ("traced again", self.retraces), ("how it was compiled", self.reused),
             ("placement by cost (estimated)", self.placement),
@@ -183,20 +180,21 @@ class Explanation(Report):
                 yield _list(title, rows)
         if self.kernels:
             about = ["\n".join((*k.lines, *(f"why: {reason}" for reason in k.reasons))) for k in self.kernels]
-            columns = (
-                Column("", [str(k) for k in range(len(self.kernels))], "number"),
-                Column("kernel", [kernel.kind for kernel in self.kernels]),
-                *_costs(self.kernels), Column("lines, and why it is a kernel", about, "code"),
-            )  # fmt: skip
+            number = Column("", [str(k) for k in range(len(self.kernels))], "number")
+            kinds, lines = (
+                [kernel.kind for kernel in self.kernels],
+                Column("lines, and why it is a kernel", about, "code"),
+            )
+            columns = [number, Column("kernel", kinds), *_costs(self.kernels), lines]
             yield Table(f"kernels ({len(self.kernels):,})", columns)
         if self.lines:
             total = sum(line.ns for line in self.lines) or 1.0
             shares = [line.ns / total for line in self.lines]
-            columns = (
-                Column("line", [line.where for line in self.lines], "code"),
-                Column("share", [f"{share:.1%}" for share in shares], "number"), *_costs(self.lines),
-            )  # fmt: skip
-            yield Table("cost of the user's lines (estimated)", columns, [Bar(x / max(shares), "traced") for x in shares])
+            percent = Column("share", [f"{share:.1%}" for share in shares], "number")
+            columns = [Column("line", [line.where for line in self.lines], "code"), percent, *_costs(self.lines)]
+            longest = max(shares) or 1.0
+            bars = [Bar(share / longest, "traced") for share in shares]
+            yield Table("cost of the user's lines (estimated)", columns, bars)
 
 
 def _where(places: Sequence[str]) -> Column:

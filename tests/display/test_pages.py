@@ -51,7 +51,7 @@ def test_pages_of_reports(name: str, tmp_path: Path) -> None:
         assert figure.label in text
     part = accessible(report._repr_html_())
     assert not part.all("h1", "h2", "h3")  # those would enter the outline of the notebook
-    assert [a["aria-level"] for _, a, _ in part.elements if a.get("role") == "heading"][0] == "3"
+    assert next(a["aria-level"] for _, a, _ in part.elements if a.get("role") == "heading") == "3"
 
 
 def test_pages_of_programs_and_tensors() -> None:
@@ -69,9 +69,7 @@ def test_pages_of_programs_and_tensors() -> None:
 
 
 def test_numbers_of_a_column_have_one_unit() -> None:
-    assert numbers("self", [6.38, 221e-6, 0.0, None], TIMES) == Column(
-        "self, ms", ["6.38", "<0.01", "0", ""], "number"
-    )
+    assert numbers("self", [6.38, 221e-6, 0.0, None], TIMES) == Column("self, ms", ["6.38", "<0.01", "0", ""], "number")
     assert numbers("moved", [3 * 2**20, 2**19], SIZES) == Column("moved, MiB", ["3.00", "0.50"], "number")
     assert numbers("flop", [336, 96], COUNTS) == Column("flop", ["336", "96"], "number")
     assert numbers("25 %", [0.5], TIMES, largest=2000.0).head == "25 %, s"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from html.parser import HTMLParser
+from itertools import pairwise
 
 _VOID = ("meta", "br")
 Attributes = dict[str, str | None]
@@ -74,5 +75,5 @@ def whole_page(text: str) -> Markup:
     assert skip["href"] == f"#{main['id']}"
     levels = [int(tag[1]) for tag, *_ in found.elements if tag in ("h1", "h2", "h3", "h4")]
     assert levels[0] == 1 and levels.count(1) == 1
-    assert all(b <= a + 1 for a, b in zip(levels, levels[1:], strict=False))
+    assert all(b <= a + 1 for a, b in pairwise(levels))
     return found
