@@ -251,7 +251,7 @@ def test_why_each_part_is_where_it_is(assumed: dict[str, Performance]) -> None:
     f = hm.trace(lambda t: (t @ t).tanh(), placement=[HERE, THERE])
     f(x())
     report = str(f.explain())
-    (section,) = [rows for title, rows in f.explain().sections if title.startswith("placement by cost")]
+    (section,) = [t.columns[0].cells for t in f.explain().tables if t.caption.startswith("placement by cost")]
     assert section[0].startswith("all on cuda:sim: estimated ") and section[1].startswith("all on cpu: ")
     assert any(row.startswith("<lambda>.1 on cuda:sim: 2 operations, estimated ") for row in section)
     assert "; on cpu " in report and ", and the whole program " in report
