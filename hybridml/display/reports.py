@@ -46,7 +46,7 @@ class Report:
 
     @property
     def heading(self) -> str:
-        """What a page is about, a few words."""
+        """A few words on what a page is about."""
         return self.title
 
     @property
@@ -61,7 +61,7 @@ class Report:
 
     @property
     def tables(self) -> Sequence[Table]:
-        """What the report has in detail."""
+        """The details, as tables."""
         return ()
 
     def to_text(self) -> str:

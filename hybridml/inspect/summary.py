@@ -79,7 +79,7 @@ class Summary(Report):
 
     @property
     def remarks(self) -> list[str]:
-        """What is not known yet."""
+        """A sentence on lazy parameters, where there are some."""
         return [f"{self.lazy} parameters have no shape before the first call"] if self.lazy else []
 
     @property

@@ -128,7 +128,7 @@ class Profile(Report):
 
     @property
     def heading(self) -> str:
-        """That it is a profile, and of how long."""
+        """The title of the page, with the time in all."""
         return self.title if self._recording is None else f"Profile of {duration(self.wall_ms)}"
 
     @property
@@ -144,7 +144,7 @@ class Profile(Report):
 
     @property
     def remarks(self) -> list[str]:
-        """How much ran."""
+        """A sentence on the numbers of operations, calls and launches."""
         found = "" if self._recording is None else f"{self._counts}{self._missing}".lstrip("; ")
         return [found] if found else []
 

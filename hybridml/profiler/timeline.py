@@ -125,7 +125,7 @@ class Timeline(Report):
 
     @property
     def heading(self) -> str:
-        """What is shown."""
+        """The title of the page."""
         return "Memory over time, by source line"
 
     @property
