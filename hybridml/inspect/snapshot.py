@@ -90,13 +90,20 @@ class Snapshot:
 
     def _visit(self, roots: dict[str, Any]) -> None:
         pending = list(roots.items())[::-1]
-        while pending:
+        items: list[tuple[str, Any]] = []  # tensors in containers: a variable or a module has a better name for them
+        while pending or items:
+            if not pending:
+                pending, items = items[::-1], []
             path, value = pending.pop()
             if isinstance(value, _ATOMS) or id(value) in self._seen:
                 continue
             self._seen.add(id(value))
             self._keep.append(value)
-            pending += [(_join(path, name), child) for name, child in self._open(path, value)][::-1]
+            children = [(_join(path, name), child) for name, child in self._open(path, value)]
+            if isinstance(value, dict | list | tuple):
+                items += [child for child in children if issubclass(type(child[1]), Tensor)]
+                children = [child for child in children if not issubclass(type(child[1]), Tensor)]
+            pending += children[::-1]
 
     def _open(self, path: str, value: Any) -> Iterator[tuple[str, Any]]:
         """Notes one value, and yields the objects that it leads to."""

@@ -135,6 +135,18 @@ def test_state_names_what_it_found() -> None:
     assert "model.weight.grad" in Snapshot(model=model).state()
 
 
+def test_parameters_go_by_the_module_whatever_is_reached_first() -> None:
+    model = hm.nn.Sequential(hm.nn.Sequential(hm.nn.Linear(2, 1)))
+    adam = hm.optim.Adam(model.parameters())
+    loose = [hm.ones((2,))]
+    model(hm.ones((1, 2))).sum().backward()
+    adam.step()
+    state = Snapshot(adam=adam, every=list(model.parameters()), loose=loose, model=model).state()
+    (weight,) = [name for name in state if name.startswith("model") and name.endswith(".weight")]
+    assert {f"{weight}.grad", "loose.0"} <= set(state)
+    assert not [name for name in state if name.startswith("every") or ".params." in name]
+
+
 def test_a_circle_of_objects_ends() -> None:
     circle: list[Any] = []
     circle.append(circle)
