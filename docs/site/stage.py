@@ -1,0 +1,119 @@
+"""The tree of Markdown that the generator reads: the pages of the repository, and those that are made here.
+
+Pages link to each other as files of the repository, so that they can be read on a code host. On the site a link to a
+page goes there, one to any other file to the code host, and names such as `hm.cond` to their entry of the reference.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+
+from docs.site import gallery, notebooks, reference
+
+ROOT = Path(__file__).parents[2]
+REPOSITORY = "https://github.com/hybridml/hybridml/blob/main"
+SIGNPOST = "docs/site/index.md"  # the front page of the site
+LINK = re.compile(r"(\]\()([^)#\s]*)(#[^)\s]*)?\)")
+FENCE = re.compile(r"^ *(```|~~~).*?^ *\1 *$", re.MULTILINE | re.DOTALL)
+# A name in code, alone or called: not in a heading, nor in a link.
+NAME = re.compile(r"(?<![\[`])`(hm(?:\.\w+)+)((?:\([^`]*\))?)`(?![`\]])")
+
+
+def sources() -> dict[str, str]:
+    """Pages of the repository -> where they stand on the site."""
+    found = {SIGNPOST: "index.md", "README.md": "readme.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
+    for path in sorted((ROOT / "docs").rglob("*.md")):
+        inside = path.relative_to(ROOT / "docs")
+        if inside.parts[0] != "site":
+            found[path.relative_to(ROOT).as_posix()] = inside.as_posix()
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        found[path.relative_to(ROOT).as_posix()] = f"notebooks/{path.stem}.md"
+    return found
+
+
+def relative(target: str, page: str) -> str:
+    """A page or picture of the site as a link from another one."""
+    return os.path.relpath(target, PurePosixPath(page).parent).replace(os.sep, "/")
+
+
+def _outside_of_fences(text: str, change: re.Pattern[str], into: object) -> str:
+    parts, end = [], 0
+    for fence in FENCE.finditer(text):
+        parts += [change.sub(into, text[end : fence.start()]), fence[0]]  # type: ignore[arg-type]
+        end = fence.end()
+    return "".join([*parts, change.sub(into, text[end:])])  # type: ignore[arg-type]
+
+
+def with_links(text: str, source: str, page: str, places: Mapping[str, str]) -> str:
+    """The text of a page of the repository with links of the site. LookupError for a link that leads nowhere."""
+
+    def lead(match: re.Match[str]) -> str:
+        target, anchor = match[2], match[3] or ""
+        if target.startswith("repository:"):
+            return f"{match[1]}{REPOSITORY}/{target.removeprefix('repository:')})"
+        if target.startswith("site://"):  # to a page that is made here
+            return f"{match[1]}{relative(target.removeprefix('site://'), page)}{anchor})"
+        if not target or "://" in target or target.startswith("mailto:"):
+            return match[0]
+        path = os.path.normpath(PurePosixPath(source).parent / target).replace(os.sep, "/")
+        if path in places:
+            return f"{match[1]}{relative(places[path], page)}{anchor})"
+        if not (ROOT / path).exists():
+            raise LookupError(f"{source} links to {target}, which is not there")
+        if PurePosixPath(path).suffix in (".svg", ".png") and path.startswith("docs/"):
+            return f"{match[1]}{relative(path.removeprefix('docs/'), page)})"
+        return f"{match[1]}{REPOSITORY}/{path}{anchor})"
+
+    return _outside_of_fences(text, LINK, lead)
+
+
+def with_names(text: str, page: str, homes: Mapping[str, str]) -> str:
+    """The text with a link from each name of the face in code to its entry."""
+
+    def lead(match: re.Match[str]) -> str:
+        home = homes.get(match[1])
+        return match[0] if home is None else f"[`{match[1]}{match[2]}`]({relative(f'reference/{home}', page)})"
+
+    lines = _outside_of_fences(text, re.compile(r"^(?!#).*$", re.MULTILINE), lambda line: _named(line[0], lead))
+    return lines
+
+
+def _named(line: str, lead: object) -> str:
+    """A line with its names as links, but for those inside of a link."""
+    pieces = re.split(r"(\[[^\]]*\]\([^)]*\))", line)
+    return "".join(piece if k % 2 else NAME.sub(lead, piece) for k, piece in enumerate(pieces))  # type: ignore[arg-type]
+
+
+def stage(folder: Path) -> dict[str, str]:
+    """Writes all pages to a folder; returns public name -> its place in the reference."""
+    shutil.rmtree(folder, ignore_errors=True)
+    places = sources()
+    homes = reference.homes_of(reference.sections())
+    pages: dict[str, str] = {}
+    for source, page in places.items():
+        path = ROOT / source
+        text = notebooks.markdown(path, folder / page) if path.suffix == ".ipynb" else path.read_text("utf-8")
+        pages[page] = with_names(with_links(text, source, page, places), page, homes)
+    pages["gallery.md"] = with_names(with_links(gallery.page(), "docs/gallery.md", "gallery.md", places), "gallery.md", homes)
+    for page, text in reference.pages().items():
+        pages[page] = with_names(with_links(text, f"docs/{page}", page, places | {f"docs/{p}": p for p in reference_pages()}), page, homes)
+    for page, text in pages.items():
+        target = folder / page
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+    for picture in (p for kind in ("svg", "png") for p in (ROOT / "docs").rglob(f"*.{kind}")):
+        target = folder / picture.relative_to(ROOT / "docs")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(picture, target)
+    for style in (ROOT / "docs/site").glob("*.css"):
+        shutil.copy(style, folder)
+    return homes
+
+
+def reference_pages() -> list[str]:
+    """The pages of the reference, by their names."""
+    return [f"reference/{name}.md" for name in ("index", "tensor", *reference.FACE, *reference.MODULES)]
