@@ -22,7 +22,7 @@ import hybridml_compiler
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(ROOT.glob("docs/**/*.md"))
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
+LINK = re.compile(r"`[^`\n]*`|\]\(([^)#\s]+)(#[^)\s]*)?\)")  # code is none
 
 
 def name(path: Path) -> str:
@@ -42,7 +42,8 @@ def test_python_blocks_run(path: Path, tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("path", PAGES, ids=name)
 def test_links_lead_to_files(path: Path) -> None:
-    targets = [match[1] for match in LINK.finditer(path.read_text(encoding="utf-8")) if "://" not in match[1]]
+    found = [match[1] for match in LINK.finditer(path.read_text(encoding="utf-8"))]
+    targets = [target for target in found if target and "://" not in target]
     missing = [target for target in targets if not (path.parent / target).exists()]
     assert not missing, f"{name(path)} links to files that are not there: {missing}"
 

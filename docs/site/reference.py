@@ -234,16 +234,26 @@ def markdown(text: str) -> str:
 
 
 def _prose(text: str) -> str:
+    return "\n\n".join(map(_paragraph, re.split(r"\n\s*\n", text)))
+
+
+def _paragraph(text: str) -> str:
+    """A paragraph; one whose lines are set in is code, one with some set in is a list of arguments."""
+    lines = text.strip("\n").split("\n")
+    inside = [line.startswith("    ") for line in lines]
+    if all(inside):
+        return text
+    if any(inside):
+        items = re.sub(r"\n {4,}", " ", "\n".join(lines)).split("\n")
+        return "\n".join(f"- {_escaped(item)}" for item in items)
+    return _escaped("\n".join(lines))
+
+
+def _escaped(text: str) -> str:
     def plain(piece: str) -> str:
-        piece = re.sub(r"([*_\[\]])", r"\\\1", piece).replace("<", "&lt;")
-        return re.sub(r"^( {4,})", lambda m: m[1] if _is_block(text) else "    ", piece, flags=re.MULTILINE)
+        return re.sub(r"([*_\[\]])", r"\\\1", piece).replace("<", "&lt;")
 
     return "".join(part if k % 2 else plain(part) for k, part in enumerate(CODE.split(text)))
-
-
-def _is_block(text: str) -> bool:
-    """Whether lines that are set in stand alone, as a block of code, and go on no paragraph."""
-    return bool(re.search(r"\n\n {4}", text))
 
 
 def _call(path: str, value: Any) -> str:
@@ -292,7 +302,7 @@ def _methods(cls: type) -> str:
     rows = []
     for name, member in sorted(_members(cls)):
         shown = _call(name, member) if callable(member) else name
-        rows.append(f"| `{shown.replace('|', chr(92) + '|')}` | {cell(_prose(inspect.getdoc(member) or ''))} |")
+        rows.append(f"| `{shown.replace('|', chr(92) + '|')}` | {_escaped(cell(inspect.getdoc(member) or ''))} |")
     return "\n".join(["\n| method | |", "|---|---|", *rows, ""]) if rows else ""
 
 

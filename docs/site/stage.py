@@ -17,7 +17,7 @@ from docs.site import gallery, notebooks, reference
 ROOT = Path(__file__).parents[2]
 REPOSITORY = "https://github.com/hybridml/hybridml/blob/main"
 SIGNPOST = "docs/site/index.md"  # the front page of the site
-LINK = re.compile(r"(\]\()([^)#\s]*)(#[^)\s]*)?\)")
+LINK = re.compile(r"`[^`\n]*`|(\]\()([^)#\s]*)(#[^)\s]*)?\)")  # code is none
 FENCE = re.compile(r"^ *(```|~~~).*?^ *\1 *$", re.MULTILINE | re.DOTALL)
 # A name in code, alone or called: not in a heading, nor in a link.
 NAME = re.compile(r"(?<![\[`])`(hm(?:\.\w+)+)((?:\([^`]*\))?)`(?![`\]])")
@@ -52,6 +52,8 @@ def with_links(text: str, source: str, page: str, places: Mapping[str, str]) -> 
     """The text of a page of the repository with links of the site. LookupError for a link that leads nowhere."""
 
     def lead(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return match[0]
         target, anchor = match[2], match[3] or ""
         if target.startswith("repository:"):
             return f"{match[1]}{REPOSITORY}/{target.removeprefix('repository:')})"
