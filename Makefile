@@ -18,7 +18,7 @@ endif
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help install test test-near test-gpu test-machines demo check format bench roofline golden fuzz notebooks docs accuracy array-api stress size clean
+.PHONY: help install test test-near test-gpu test-machines demo check format bench roofline golden fuzz notebooks docs site accuracy array-api stress size clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -83,6 +83,9 @@ notebooks: $(VENV)/.dev  ## execute a copy of every notebook under build/
 
 docs: $(VENV)/.dev  ## write the pages that are generated from tables of the code and from its imports
 	$(RUN) -m docs.generate
+
+site: $(VENV)/.site  ## the documentation site under build/site/html: pages, reference, notebooks, gallery
+	$(RUN) -m docs.site
 
 accuracy: $(VENV)/.dev  ## measure the errors of all rows, which the page of operations publishes
 	$(RUN) -m tests.support.accuracy

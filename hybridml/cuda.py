@@ -41,36 +41,66 @@ def is_available() -> bool:
     """Whether there is a GPU that "cuda" stands for, and all that it takes to use it.
 
     `hm.doctor()` says what is missing where there is not.
+
+    >>> import hybridml as hm
+    >>> isinstance(hm.cuda.is_available(), bool)
+    True
     """
     return device_count() > 0
 
 
 def is_built() -> bool:
-    """Whether this installation could use a GPU: True."""
+    """Whether this installation could use a GPU: True.
+
+    >>> import hybridml as hm
+    >>> hm.cuda.is_built()
+    True
+    """
     return True
 
 
 def device_count() -> int:
-    """Number of GPUs: 0 where something is missing that it takes to use them."""
+    """Number of GPUs: 0 where something is missing that it takes to use them.
+
+    >>> import hybridml as hm
+    >>> (hm.cuda.device_count() > 0) == hm.cuda.is_available()
+    True
+    """
     from hybridml_compiler.targets.cuda.availability import device_count
 
     return device_count()
 
 
 def current_device() -> int | str:
-    """The number of the GPU that functions here use without one; "cuda:sim" where it is the simulated one."""
+    """The number of the GPU that functions here use without one; "cuda:sim" where it is the simulated one.
+
+    >>> import hybridml as hm
+    >>> with hm.cuda.device("cuda:sim"):
+    ...     hm.cuda.current_device()
+    'cuda:sim'
+    """
     found = Device(_name(None))
     return found.type if found.index is None else found.index
 
 
 def set_device(device: Any) -> None:
-    """Makes a device that which functions here use without one, for this thread. Tensors are made where they were."""
+    """Makes a device that which functions here use without one, for this thread. Tensors are made where they were.
+
+    >>> import hybridml as hm
+    >>> hm.cuda.set_device(hm.cuda.current_device())
+    """
     _current.set(_name(device))
 
 
 @contextmanager
 def device(device: Any) -> Iterator[None]:
-    """A context in which functions here use this device."""
+    """A context in which functions here use this device.
+
+    >>> import hybridml as hm
+    >>> with hm.cuda.device("cuda:sim"):
+    ...     hm.cuda.get_device_name()
+    'simulated GPU'
+    """
     token = _current.set(_name(device))
     try:
         yield
@@ -101,22 +131,43 @@ def get_device_properties(device: Any = None) -> Properties:
 
 
 def get_device_name(device: Any = None) -> str:
-    """Name of a GPU, as its maker calls it."""
+    """Name of a GPU, as its maker calls it.
+
+    >>> import hybridml as hm
+    >>> hm.cuda.get_device_name("cuda:sim")
+    'simulated GPU'
+    """
     return get_device_properties(device).name
 
 
 def get_device_capability(device: Any = None) -> tuple[int, int]:
-    """The architecture of a GPU: (9, 0) for sm_90."""
+    """The architecture of a GPU: (9, 0) for sm_90.
+
+    >>> import hybridml as hm
+    >>> len(hm.cuda.get_device_capability("cuda:sim"))
+    2
+    """
     return get_device_properties(device)[1:3]
 
 
 def synchronize(device: Any = None) -> None:
-    """Waits until a GPU has done all that it was asked for."""
+    """Waits until a GPU has done all that it was asked for.
+
+    >>> import hybridml as hm
+    >>> y = hm.ones(3, device="cuda:sim") + 1
+    >>> hm.cuda.synchronize("cuda:sim")
+    >>> y.tolist()
+    [2.0, 2.0, 2.0]
+    """
     _device(device).synchronize()
 
 
 def manual_seed(seed: int) -> None:
-    """Accepts a seed and ignores it: a GPU's numbers are those of the CPU's generator (`hm.manual_seed`)."""
+    """Accepts a seed and ignores it: a GPU's numbers are those of the CPU's generator (`hm.manual_seed`).
+
+    >>> import hybridml as hm
+    >>> hm.cuda.manual_seed(0)
+    """
 
 
 manual_seed_all = manual_seed
@@ -130,6 +181,14 @@ class Stream:
 
     A tensor that another stream has made is waited for, and its memory is not used again before all streams that use
     it have come so far: there is no need of `record_stream`. `priority` is PyTorch's and says nothing here.
+
+    >>> import hybridml as hm
+    >>> s = hm.cuda.Stream("cuda:sim")
+    >>> with hm.cuda.stream(s):
+    ...     y = hm.ones(3, device="cuda:sim") * 2
+    >>> s.synchronize()
+    >>> s.query()
+    True
     """
 
     def __init__(self, device: Any = None, priority: int = 0, *, _stream: Any = None) -> None:
@@ -221,18 +280,39 @@ class Event:
 
 
 def current_stream(device: Any = None) -> Stream:
-    """The stream that work of this thread goes to."""
+    """The stream that work of this thread goes to.
+
+    >>> import hybridml as hm
+    >>> s = hm.cuda.Stream("cuda:sim")
+    >>> with hm.cuda.stream(s):
+    ...     hm.cuda.current_stream("cuda:sim") == s
+    True
+    """
     return Stream(device, _stream=_device(device).stream)
 
 
 def default_stream(device: Any = None) -> Stream:
-    """The stream of all that names none."""
+    """The stream of all that names none.
+
+    >>> import hybridml as hm
+    >>> hm.cuda.current_stream("cuda:sim") == hm.cuda.default_stream("cuda:sim")
+    True
+    """
     return Stream(device, _stream=_device(device).default_stream)
 
 
 @contextmanager
 def stream(stream: Stream | None) -> Iterator[None]:
-    """A context whose work goes to a stream; of None to that which it goes to anyway."""
+    """A context whose work goes to a stream; of None to that which it goes to anyway.
+
+    >>> import hybridml as hm
+    >>> s = hm.cuda.Stream("cuda:sim")
+    >>> with hm.cuda.stream(s):
+    ...     y = hm.ones(2, device="cuda:sim") + 1
+    >>> hm.cuda.current_stream("cuda:sim").wait_stream(s)
+    >>> y.tolist()
+    [2.0, 2.0]
+    """
     if stream is None:
         yield
         return
@@ -258,11 +338,20 @@ def memory_stats(device: Any = None) -> dict[str, int]:
     return {**found, **{name: pool.counts[name] for name in ("num_alloc_retries", "num_ooms")}}
 
 
+_EXAMPLE = """
+
+>>> import hybridml as hm
+>>> x = hm.zeros(1000, device="cuda:sim")
+>>> hm.cuda.{}("cuda:sim") >= 4000
+True
+"""
+
+
 def _statistic(name: str, doc: str) -> Callable[..., int]:
     def read(device: Any = None) -> int:
         return memory_stats(device)[name]
 
-    read.__doc__ = doc
+    read.__doc__ = doc + _EXAMPLE
     return read
 
 
@@ -273,31 +362,62 @@ max_memory_reserved = _statistic("reserved_bytes.all.peak", "The most bytes that
 for _name_, _function in list(globals().items()):
     if getattr(_function, "__name__", "") == "read":
         _function.__name__ = _function.__qualname__ = _name_
+        _function.__doc__ = str(_function.__doc__).format(_name_)
 
 
 def memory_summary(device: Any = None) -> str:
-    """Text of the memory in use, and of the lines of the program whose tensors have most of it."""
+    """Text of the memory in use, and of the lines of the program whose tensors have most of it.
+
+    >>> import hybridml as hm
+    >>> "in use" in hm.cuda.memory_summary("cuda:sim")
+    True
+    """
     return str(_device(device).pool.summary())
 
 
 def reset_peak_memory_stats(device: Any = None) -> None:
-    """Lets the peaks begin again with what is in use now."""
+    """Lets the peaks begin again with what is in use now.
+
+    >>> import hybridml as hm
+    >>> hm.cuda.reset_peak_memory_stats("cuda:sim")
+    >>> hm.cuda.max_memory_allocated("cuda:sim") == hm.cuda.memory_allocated("cuda:sim")
+    True
+    """
     _device(device).pool.reset_peaks()
 
 
 def empty_cache() -> None:
-    """Gives the memory back that is kept for reuse."""
+    """Gives the memory back that is kept for reuse.
+
+    >>> import hybridml as hm
+    >>> with hm.cuda.device("cuda:sim"):
+    ...     hm.cuda.empty_cache()
+    ...     hm.cuda.memory_reserved() >= hm.cuda.memory_allocated()
+    True
+    """
     _device(None).pool.empty_cache()
 
 
 def mem_get_info(device: Any = None) -> tuple[int, int]:
-    """(bytes that are left for tensors, bytes that there are for them)."""
+    """(bytes that are left for tensors, bytes that there are for them).
+
+    >>> import hybridml as hm
+    >>> free, total = hm.cuda.mem_get_info("cuda:sim")
+    >>> 0 <= free <= total
+    True
+    """
     pool = _device(device).pool
     return pool.limit - pool.counts["allocated_bytes"], pool.limit
 
 
 def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None:
-    """Lets tensors have no more than this part of a GPU's memory: beyond it is an OutOfMemoryError."""
+    """Lets tensors have no more than this part of a GPU's memory: beyond it is an OutOfMemoryError.
+
+    >>> import hybridml as hm
+    >>> hm.cuda.set_per_process_memory_fraction(1.0, "cuda:sim")
+    >>> hm.cuda.mem_get_info("cuda:sim")[1] == hm.cuda.get_device_properties("cuda:sim").total_memory
+    True
+    """
     if not 0 <= fraction <= 1:
         raise DeviceError(f"set_per_process_memory_fraction: takes a number from 0 to 1, got {fraction}")
     found = _device(device)

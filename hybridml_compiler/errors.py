@@ -16,6 +16,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+__all__ = [
+    "ArgumentError", "AxisError", "CompileError", "CompileWarning", "DTypeError", "DeadlineError", "DeviceError",
+    "GradientError", "HybridmlError", "LinAlgError", "MaskError", "OutOfBoundsError", "OutOfMemoryError", "ShapeError",
+    "TraceError",
+]  # fmt: skip
+
 _PACKAGES = tuple(
     os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), name) + os.sep
     for name in ("hybridml", "hybridml_compiler")
@@ -165,7 +171,14 @@ class AxisError(ShapeError, IndexError):
 
 
 class MaskError(ShapeError, IndexError):
-    """A mask that does not fit the array that it selects from, or index arrays that do not fit each other."""
+    """A mask that does not fit the array that it selects from, or index arrays that do not fit each other.
+
+    >>> import hybridml as hm
+    >>> hm.ones(3)[hm.tensor([True, False])]
+    Traceback (most recent call last):
+        ...
+    hybridml_compiler.errors.MaskError: index: a mask of shape (2,) does not fit f32[3]...
+    """
 
 
 class DTypeError(HybridmlError, TypeError):
@@ -335,7 +348,11 @@ class TraceError(HybridmlError, RuntimeError):
 
 
 class CompileWarning(UserWarning):
-    """A program that compiles, and takes longer to than it need."""
+    """A program that compiles, and takes longer to than it need.
+
+    >>> issubclass(CompileWarning, UserWarning)
+    True
+    """
 
 
 class CompileError(HybridmlError, RuntimeError):

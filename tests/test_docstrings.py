@@ -6,7 +6,6 @@ import ast
 import doctest
 import importlib
 import inspect
-import pkgutil
 import re
 import types
 from collections.abc import Callable, Iterator
@@ -99,42 +98,7 @@ def test_a_fragment_is_found() -> None:
     assert _lacks(Layer) == ["the shapes of its arguments and result"]
 
 
-# --- examples of everything public -----------------------------------------------------------------------------------
-
-SPACES = (
-    "", "autograd", "data", "distributions", "fft", "functional", "linalg", "metrics", "nn", "optim", "random",
-    "signal.windows", "special", "testing",
-)  # fmt: skip
-BUILTINS = (tuple,)  # `hm.Size`
-
-
-def _without_example(namespace: Any) -> list[str]:
-    """Public callables of a namespace whose docstring has no example."""
-    names = getattr(namespace, "__all__", ()) if namespace is not hm else dir(hm)
-    found = {name: getattr(namespace, name) for name in names}
-    return [
-        name
-        for name, value in found.items()
-        if callable(value) and value not in BUILTINS and ">>>" not in (inspect.getdoc(value) or "")
-    ]
-
-
-@pytest.mark.parametrize("space", SPACES)
-def test_every_public_callable_has_an_example(space: str) -> None:
-    namespace = pkgutil.resolve_name(f"hybridml:{space}")
-    assert len(namespace.__all__) > 3 and _without_example(namespace) == []
-
-
-def test_a_callable_without_an_example_is_found() -> None:
-    class Space:
-        __all__ = ("bare", "number", "exp")
-        exp, number = hm.exp, 3
-
-        @staticmethod
-        def bare() -> None:
-            """Returns nothing, and shows nothing."""
-
-    assert _without_example(Space) == ["bare"]
+# --- examples of rows and methods; `test_site` looks for those of all public names ------------------------------------
 
 
 def _public_rows() -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""Writes the documentation site to build/site/html: ``make site``. Fails for broken links and for anything from elsewhere."""
+"""Writes the documentation site to build/site/html: ``make site``.
+
+Fails for links and anchors that lead nowhere, for names without an entry, and for what pages fetch from elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,9 @@ def main() -> int:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--clean", "-f", str(BUILD / "mkdocs.yml")]
     # Its authors advertise their next generator at each build; the tree of pages is plain Markdown for any generator.
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
-    run = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    run = subprocess.run(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     if run.returncode:  # --quiet would have no word for what is wrong
         print("".join(line for line in run.stdout.splitlines(keepends=True) if not line.startswith("INFO")))
         return run.returncode

@@ -32,17 +32,16 @@ def examples() -> list[Card]:
         doc = ast.get_docstring(tree) or ""
         command = COMMAND.search(doc)
         if command and path.stem != "__init__":
-            first, _, about = COMMAND.sub("", doc).partition("\n")
-            about = " ".join(about.split())
-            link = f"../hybridml_examples/{path.name}"
-            cards.append(Card(path.stem.replace("_", " ").capitalize(), f"{first} {about}".strip(), _shown(tree, text), command[1], link))
+            title = re.split(r"[:,.]", doc, maxsplit=1)[0]
+            about = re.sub(r"\s*``python -m [^`]+``$", "", doc).replace("\n", " ")
+            cards.append(Card(title, about, _shown(tree, text), command[1], f"../hybridml_examples/{path.name}"))
     return cards
 
 
 def _shown(tree: ast.Module, text: str) -> str:
-    """A class with `forward` or else a function that trains: the shortest, which says most in few lines."""
-    nodes = [node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
-    for word in ("forward", "backward", "compare"):
+    """The shortest class with `forward`, or else the shortest function that trains."""
+    nodes = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    for word in ("forward", "backward"):
         found = [ast.get_source_segment(text, node) or "" for node in nodes if f"'{word}'" in ast.dump(node)]
         if found:
             return min(found, key=len)
@@ -50,23 +49,29 @@ def _shown(tree: ast.Module, text: str) -> str:
 
 
 def notebooks() -> list[Card]:
-    """The notebooks, by their first lines."""
+    """The notebooks, by their first lines and the first function that they define."""
     cards = []
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         cells = json.loads(path.read_text("utf-8"))["cells"]
         heading, _, about = "".join(cells[0]["source"]).partition("\n")
-        first = next("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code" and len(cell["source"]) > 3)
-        cards.append(Card(heading.lstrip("# "), about.strip().split("\n\n")[0], first, f"jupyter lab notebooks/{path.name}", f"../notebooks/{path.name}"))
+        code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+        shown = next((text for text in code if "def " in text), "")
+        command = f"jupyter lab notebooks/{path.name}"
+        about = about.strip().partition("\n\n")[0]
+        cards.append(Card(heading.lstrip("# "), about, shown, command, f"../notebooks/{path.name}"))
     return cards
+
+
+def _card(card: Card) -> str:
+    lines = card.code.splitlines()
+    code = "\n".join(lines[:LINES] + ["..."] * (len(lines) > LINES))
+    shown = f"```python\n{code}\n```\n\n" if code else ""
+    return f"### [{card.title}]({card.link})\n\n{card.about}\n\n{shown}```console\n{card.command}\n```\n"
 
 
 def page() -> str:
     """The gallery as Markdown."""
-    parts = ["# Gallery\n", "Programs that come with hybridml, each run by its tests.\n"]
+    parts = ["# Gallery\n", "Programs that come with hybridml, each run by its tests."]
     for title, cards in (("Examples", examples()), ("Notebooks", notebooks())):
-        parts.append(f"## {title}\n")
-        for card in cards:
-            lines = card.code.splitlines()
-            code = "\n".join(lines[:24] + (["..."] if len(lines) > 24 else []))
-            parts.append(f"### [{card.title}]({card.link})\n\n{card.about}\n\n```python\n{code}\n```\n\n```console\n{card.command}\n```\n")
+        parts += [f"## {title}\n", *map(_card, cards)]
     return "\n".join(parts)

@@ -112,9 +112,6 @@ def public_names(module: Any) -> list[str]:
     """Names that a module offers, without the modules in it."""
     if module is hm:
         names = dir(hm)
-    elif module is hm.errors:
-        found = {name: value for name, value in vars(module).items() if inspect.isclass(value)}
-        names = [name for name, value in found.items() if issubclass(value, (Exception, Warning)) and name[0] != "_"]
     else:
         own = [name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
         names = list(getattr(module, "__all__", [name for name in own if name[0] != "_"]))
@@ -190,7 +187,7 @@ def sections() -> dict[str, list[Section]]:
 
     def own_first(names: list[str]) -> list[str]:
         """A thing is described by its own name, `acos` before `arccos`."""
-        return sorted(names, key=lambda name: getattr(face[name], "__name__", name) != name)
+        return sorted(names, key=lambda name: _own_name(face[name], name) != name)
 
     for page, (title, _) in FACE.items():
         origins = {name: origin_of(name, face[name]) for name in of_page[page]}
@@ -216,11 +213,16 @@ def sections() -> dict[str, list[Section]]:
     return found
 
 
+def _own_name(value: Any, name: str) -> str:
+    """The name that something calls itself; a constant has none."""
+    own = value.name if isinstance(value, np.dtype) else getattr(value, "__name__", name)
+    return own if isinstance(own, str) else name
+
+
 def _order(face: dict[str, Any], name: str) -> tuple[int | str, ...]:
     """Entries by their own names, and other names behind their own."""
-    value = face[name]
-    own = getattr(value, "__name__", name) if callable(value) else name
-    own = own if own in face and face[own] is value else name
+    own = _own_name(face[name], name)
+    own = own if own in face and face[own] is face[name] else name
     return own.lower(), int(own != name), name
 
 
@@ -228,13 +230,13 @@ def markdown(text: str) -> str:
     """A docstring as Markdown: its examples in fences, its signs of Markdown that are none escaped."""
     parts, end = [], 0
     for example in EXAMPLE.finditer(text):
-        parts += [_prose(text[end : example.start()]), f"\n```pycon\n{example[0].rstrip()}\n```\n"]
+        parts += [_prose(text[end : example.start()]), f"```pycon\n{example[0].rstrip()}\n```"]
         end = example.end()
-    return "\n".join([*parts, _prose(text[end:])]).strip()
+    return "\n\n".join(filter(None, [*parts, _prose(text[end:])]))
 
 
 def _prose(text: str) -> str:
-    return "\n\n".join(map(_paragraph, re.split(r"\n\s*\n", text)))
+    return "\n\n".join(_paragraph(part) for part in re.split(r"\n\s*\n", text.strip("\n").rstrip()) if part)
 
 
 def _paragraph(text: str) -> str:
@@ -267,7 +269,9 @@ def _about(path: str, value: Any) -> str:
     """The text of an entry."""
     name = path.rpartition(".")[2]
     if isinstance(value, np.dtype):
-        text = DTYPES.get(value.name, f"{'Unsigned integers' if value.kind == 'u' else 'Integers'} of {value.itemsize * 8} bits.")
+        text = DTYPES.get(
+            value.name, f"{'Unsigned integers' if value.kind == 'u' else 'Integers'} of {value.itemsize * 8} bits."
+        )
         return f"The data type {value.name}. {text}"
     if name in CONSTANTS:
         return CONSTANTS[name]
@@ -314,7 +318,11 @@ def _entry(entry: Entry) -> str:
     named = "__" not in entry.path  # Markdown takes the underscores of such an attribute for emphasis
     heading = f"### `{entry.path}`" + (f" {{ #{entry.path} }}\n" if named else "\n")
     parts = [heading, "".join(f'<a id="{other}"></a>' for other in (*entry.others, *([] if named else [entry.path])))]
-    if callable(value) and not isinstance(value, np.dtype) and not (inspect.isclass(value) and issubclass(value, Exception)):
+    if (
+        callable(value)
+        and not isinstance(value, np.dtype)
+        and not (inspect.isclass(value) and issubclass(value, Exception))
+    ):
         parts.append(f"```python\n{_call(entry.path, value)}\n```\n")
     if entry.others:
         parts.append(f"Also {', '.join(f'`{other}`' for other in entry.others)}.\n")
@@ -328,7 +336,10 @@ def _entry(entry: Entry) -> str:
 
 def tensor_page() -> str:
     """The methods of tensors, each with its example."""
-    parts = ["# Methods of tensors\n", "Operators are those of NumPy and PyTorch: `x + y`, `x @ y`, `x[i]`, `x == y`.\n"]
+    parts = [
+        "# Methods of tensors\n",
+        "Operators are those of NumPy and PyTorch: `x + y`, `x @ y`, `x[i]`, `x == y`.\n",
+    ]
     for name, member in sorted(_members(hm.Tensor)):
         doc = inspect.getdoc(member) or ""
         parts.append(f"### `Tensor.{name}` {{ #hm.Tensor.{name} }}\n")
@@ -385,12 +396,14 @@ def _index(found: dict[str, list[Section]]) -> str:
     """The page that leads to the others."""
     parts = [
         "# Reference\n",
-        "Every public name, by `hm.` for `import hybridml as hm`; the field for searching finds each by its name. Examples are run by the tests.\n",
+        "Every public name, as `hm.` of `import hybridml as hm`; the search finds each. Examples are run.\n",
         "| page | names |\n|---|---|\n| [Methods of tensors](tensor.md) | `x.sum()`, `x.reshape()`, `x.backward()` … |",
     ]
     for page, sections in found.items():
         title = FACE[page][0] if page in FACE else MODULES[page][0]
         modules = ", ".join(f"`{part.title}`" for part in sections) if page in MODULES else ""
-        some = ", ".join(f"`{entry.path}`" for entry in sections[0].entries[:: max(1, len(sections[0].entries) // 5)][:5])
+        some = ", ".join(
+            f"`{entry.path}`" for entry in sections[0].entries[:: max(1, len(sections[0].entries) // 5)][:5]
+        )
         parts.append(f"| [{title}]({page}.md) | {f'{modules}: ' if modules else ''}{some} … |")
     return "\n".join(parts) + "\n"

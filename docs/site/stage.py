@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from docs.site import gallery, notebooks, reference
@@ -25,7 +25,12 @@ NAME = re.compile(r"(?<![\[`])`(hm(?:\.\w+)+)((?:\([^`]*\))?)`(?![`\]])")
 
 def sources() -> dict[str, str]:
     """Pages of the repository -> where they stand on the site."""
-    found = {SIGNPOST: "index.md", "README.md": "readme.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
+    found = {
+        SIGNPOST: "index.md",
+        "README.md": "readme.md",
+        "CHANGELOG.md": "changelog.md",
+        "CONTRIBUTING.md": "contributing.md",
+    }
     for path in sorted((ROOT / "docs").rglob("*.md")):
         inside = path.relative_to(ROOT / "docs")
         if inside.parts[0] != "site":
@@ -40,12 +45,12 @@ def relative(target: str, page: str) -> str:
     return os.path.relpath(target, PurePosixPath(page).parent).replace(os.sep, "/")
 
 
-def _outside_of_fences(text: str, change: re.Pattern[str], into: object) -> str:
+def _outside_of_fences(text: str, change: Callable[[str], str]) -> str:
     parts, end = [], 0
     for fence in FENCE.finditer(text):
-        parts += [change.sub(into, text[end : fence.start()]), fence[0]]  # type: ignore[arg-type]
+        parts += [change(text[end : fence.start()]), fence[0]]
         end = fence.end()
-    return "".join([*parts, change.sub(into, text[end:])])  # type: ignore[arg-type]
+    return "".join([*parts, change(text[end:])])
 
 
 def with_links(text: str, source: str, page: str, places: Mapping[str, str]) -> str:
@@ -70,7 +75,7 @@ def with_links(text: str, source: str, page: str, places: Mapping[str, str]) -> 
             return f"{match[1]}{relative(path.removeprefix('docs/'), page)})"
         return f"{match[1]}{REPOSITORY}/{path}{anchor})"
 
-    return _outside_of_fences(text, LINK, lead)
+    return _outside_of_fences(text, lambda part: LINK.sub(lead, part))
 
 
 def with_names(text: str, page: str, homes: Mapping[str, str]) -> str:
@@ -80,42 +85,42 @@ def with_names(text: str, page: str, homes: Mapping[str, str]) -> str:
         home = homes.get(match[1])
         return match[0] if home is None else f"[`{match[1]}{match[2]}`]({relative(f'reference/{home}', page)})"
 
-    lines = _outside_of_fences(text, re.compile(r"^(?!#).*$", re.MULTILINE), lambda line: _named(line[0], lead))
-    return lines
+    def line(text: str) -> str:
+        """A line, with no link in a heading nor in another link."""
+        pieces = [] if text.startswith("#") else re.split(r"(\[[^\]]*\]\([^)]*\))", text)
+        return "".join(piece if k % 2 else NAME.sub(lead, piece) for k, piece in enumerate(pieces)) or text
+
+    return _outside_of_fences(text, lambda part: "\n".join(map(line, part.split("\n"))))
 
 
-def _named(line: str, lead: object) -> str:
-    """A line with its names as links, but for those inside of a link."""
-    pieces = re.split(r"(\[[^\]]*\]\([^)]*\))", line)
-    return "".join(piece if k % 2 else NAME.sub(lead, piece) for k, piece in enumerate(pieces))  # type: ignore[arg-type]
+def _texts(folder: Path) -> Iterator[tuple[str, str, str]]:
+    """(file of the repository, page of the site, text) of each page."""
+    for source, page in sources().items():
+        path = ROOT / source
+        yield (
+            source,
+            page,
+            notebooks.markdown(path, folder / page) if path.suffix == ".ipynb" else path.read_text("utf-8"),
+        )
+    for page, text in {"gallery.md": gallery.page(), **reference.pages()}.items():
+        yield f"docs/{page}", page, text
 
 
 def stage(folder: Path) -> dict[str, str]:
     """Writes all pages to a folder; returns public name -> its place in the reference."""
     shutil.rmtree(folder, ignore_errors=True)
-    places = sources()
     homes = reference.homes_of(reference.sections())
-    pages: dict[str, str] = {}
-    for source, page in places.items():
-        path = ROOT / source
-        text = notebooks.markdown(path, folder / page) if path.suffix == ".ipynb" else path.read_text("utf-8")
-        pages[page] = with_names(with_links(text, source, page, places), page, homes)
-    pages["gallery.md"] = with_names(with_links(gallery.page(), "docs/gallery.md", "gallery.md", places), "gallery.md", homes)
-    for page, text in reference.pages().items():
-        pages[page] = with_names(with_links(text, f"docs/{page}", page, places | {f"docs/{p}": p for p in reference_pages()}), page, homes)
-    for page, text in pages.items():
+    texts = {page: (source, text) for source, page, text in _texts(folder)}
+    places = {source: page for page, (source, _) in texts.items()}
+    for page, (source, text) in texts.items():
         target = folder / page
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
-    for picture in (p for kind in ("svg", "png") for p in (ROOT / "docs").rglob(f"*.{kind}")):
-        target = folder / picture.relative_to(ROOT / "docs")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(picture, target)
-    for style in (ROOT / "docs/site").glob("*.css"):
-        shutil.copy(style, folder)
+        target.write_text(with_names(with_links(text, source, page, places), page, homes), encoding="utf-8")
+    docs = ROOT / "docs"
+    for kind in ("svg", "png"):
+        for picture in docs.rglob(f"*.{kind}"):
+            target = folder / picture.relative_to(docs)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(picture, target)
+    shutil.copy(docs / "site/extra.css", folder)
     return homes
-
-
-def reference_pages() -> list[str]:
-    """The pages of the reference, by their names."""
-    return [f"reference/{name}.md" for name in ("index", "tensor", *reference.FACE, *reference.MODULES)]

@@ -109,17 +109,29 @@ class Real(Between):
 
 
 class GreaterThan(_From):
-    """Numbers above a bound."""
+    """Numbers above a bound.
+
+    >>> GreaterThan(1.0).check(hm.tensor([1.0, 2.0]))
+    Tensor([False,  True])
+    """
 
     closed = (False, True)
 
 
 class GreaterThanEq(_From):
-    """Numbers from a bound on."""
+    """Numbers from a bound on.
+
+    >>> GreaterThanEq(1.0).check(hm.tensor([1.0, 0.0]))
+    Tensor([ True, False])
+    """
 
 
 class LessThan(Between):
-    """Numbers below a bound."""
+    """Numbers below a bound.
+
+    >>> LessThan(1.0).check(hm.tensor([1.0, 0.0]))
+    Tensor([False,  True])
+    """
 
     closed = (True, False)
 
@@ -128,11 +140,19 @@ class LessThan(Between):
 
 
 class Interval(_Within):
-    """Numbers from one bound to the other."""
+    """Numbers from one bound to the other.
+
+    >>> Interval(0.0, 1.0).check(hm.tensor([1.0, 2.0]))
+    Tensor([ True, False])
+    """
 
 
 class HalfOpenInterval(_Within):
-    """Numbers from one bound to below the other."""
+    """Numbers from one bound to below the other.
+
+    >>> HalfOpenInterval(0.0, 1.0).check(hm.tensor([0.0, 1.0]))
+    Tensor([ True, False])
+    """
 
     closed = (True, False)
 
@@ -150,7 +170,11 @@ class IntegerGreaterThan(_From):
 
 
 class IntegerInterval(_Within):
-    """Whole numbers from one bound to the other."""
+    """Whole numbers from one bound to the other.
+
+    >>> IntegerInterval(0, 2).check(hm.tensor([2.0, 1.5]))
+    Tensor([ True, False])
+    """
 
     is_discrete = True
 
@@ -169,7 +193,11 @@ class Boolean(Constraint):
 
 
 class IndependentConstraint(Constraint):
-    """Another constraint, of whose values the last `reinterpreted_batch_ndims` axes are one value."""
+    """Another constraint, of whose values the last `reinterpreted_batch_ndims` axes are one value.
+
+    >>> IndependentConstraint(Interval(0.0, 1.0), 1).check(hm.tensor([[0.0, 1.0], [0.0, 2.0]]))
+    Tensor([ True, False])
+    """
 
     def __init__(self, base_constraint: Constraint, reinterpreted_batch_ndims: int) -> None:
         self.base_constraint, self.reinterpreted_batch_ndims = base_constraint, reinterpreted_batch_ndims
@@ -198,7 +226,11 @@ class IndependentConstraint(Constraint):
 
 
 class MixtureSameFamilyConstraint(IndependentConstraint):
-    """Values that each component of a mixture may have."""
+    """Values that each component of a mixture may have.
+
+    >>> MixtureSameFamilyConstraint(Interval(0.0, 1.0)).check(hm.tensor([0.5, 2.0]))
+    Tensor([ True, False])
+    """
 
     def __init__(self, base_constraint: Constraint) -> None:
         super().__init__(base_constraint, 0)
@@ -218,7 +250,11 @@ class Simplex(Constraint):
 
 
 class Multinomial(Constraint):
-    """Vectors of counts whose sum is `upper_bound` at most."""
+    """Vectors of counts whose sum is `upper_bound` at most.
+
+    >>> Multinomial(3).check(hm.tensor([[1.0, 2.0], [2.0, 2.0]]))
+    Tensor([ True, False])
+    """
 
     is_discrete = True
     event_dim = 1
@@ -302,7 +338,11 @@ class PositiveDefinite(Symmetric):
 
 
 class Stack(Constraint):
-    """Constraints `cseq`, each of its index of axis `dim`."""
+    """Constraints `cseq`, each of its index of axis `dim`.
+
+    >>> Stack([Interval(0.0, 1.0), GreaterThan(0.0)]).check(hm.tensor([2.0, 2.0]))
+    Tensor([False,  True])
+    """
 
     def __init__(self, cseq: Sequence[Constraint], dim: int = 0) -> None:
         self.cseq, self.dim = list(cseq), dim
@@ -321,7 +361,11 @@ class Stack(Constraint):
 
 
 class Cat(Stack):
-    """Constraints `cseq`, each of its part of axis `dim`: `lengths` (by default 1 each) say how long they are."""
+    """Constraints `cseq`, each of its part of axis `dim`: `lengths` (by default 1 each) say how long they are.
+
+    >>> Cat([Interval(0.0, 1.0), GreaterThan(0.0)], lengths=[1, 2]).check(hm.tensor([2.0, 2.0, 3.0]))
+    Tensor([False,  True,  True])
+    """
 
     def __init__(self, cseq: Sequence[Constraint], dim: int = 0, lengths: Sequence[int] | None = None) -> None:
         super().__init__(cseq, dim)
@@ -337,7 +381,15 @@ class Dependent(Constraint):
 
 
 class DependentProperty(property, Dependent):
-    """Property whose value, a constraint, depends on the parameters: a decorator, with or without arguments."""
+    """Property whose value, a constraint, depends on the parameters: a decorator, with or without arguments.
+
+    >>> class Ordered:
+    ...     @DependentProperty
+    ...     def support(self):
+    ...         return GreaterThan(1.0)
+    >>> is_dependent(Ordered.support), Ordered().support
+    (True, GreaterThan(lower_bound=1.0))
+    """
 
     def __init__(self, fn: Any = None, *, is_discrete: bool = False, event_dim: int = 0) -> None:
         super().__init__(fn)
@@ -348,7 +400,11 @@ class DependentProperty(property, Dependent):
 
 
 def is_dependent(constraint: Any) -> bool:
-    """Whether a constraint depends on other parameters, and cannot be checked by itself."""
+    """Whether a constraint depends on other parameters, and cannot be checked by itself.
+
+    >>> is_dependent(dependent), is_dependent(real)
+    (True, False)
+    """
     return isinstance(constraint, Dependent | property)
 
 

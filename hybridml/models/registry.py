@@ -20,6 +20,9 @@ class Architecture(NamedTuple):
     """An architecture: a row of the table.
 
     `tiny` are the options of a size for tests, `tiny_batch` those of `batch` that fit it.
+
+    >>> architecture("resnet18").parameters
+    11689512
     """
 
     module: str  # file of this folder, which has a function of the architecture's name
@@ -56,7 +59,11 @@ def list_models() -> list[str]:
 
 
 def architecture(name: str) -> Architecture:
-    """The row of an architecture. Raises ArgumentError for a name that there is not."""
+    """The row of an architecture. Raises ArgumentError for a name that there is not.
+
+    >>> architecture("resnet50").source
+    'torchvision'
+    """
     if name not in ARCHITECTURES:
         raise ArgumentError(f"models: there is no {name!r}; there are {', '.join(list_models())}")
     return ARCHITECTURES[name]
@@ -93,6 +100,10 @@ def example_batch(name: str, n: int = 1, *, tiny: bool = False, seed: int = 0, *
 
 
 def loss_of(name: str) -> Callable[..., Any]:
-    """The loss that an architecture trains with, called with a model and the tensors of a batch."""
+    """The loss that an architecture trains with, called with a model and the tensors of a batch.
+
+    >>> loss_of("resnet18").__name__
+    'classification'
+    """
     found: Callable[..., Any] = getattr(import_module(f"{__package__}.losses"), architecture(name).loss)
     return found
