@@ -197,7 +197,7 @@ def sections() -> dict[str, list[Section]]:
     for page, (_, modules) in MODULES.items():
         for path in modules:
             module = module_of(path)
-            values = {name: getattr(module, name) for name in public_names(module)}
+            values = {name: getattr(module, name) for name in sorted(public_names(module), key=str.lower)}
             found[page].append(section(f"hm.{path}", inspect.getdoc(module) or "", f"hm.{path}", values))
     for page in FACE:  # names whose home is a module
         there = {entry.path for entry in found[page][0].entries}
@@ -305,6 +305,8 @@ def _members(cls: type) -> Iterator[tuple[str, Any]]:
 def _methods(cls: type) -> str:
     rows = []
     for name, member in sorted(_members(cls)):
+        if getattr(member, "__name__", name) != name:
+            continue  # the function that a layer is of
         shown = _call(name, member) if callable(member) else name
         rows.append(f"| `{shown.replace('|', chr(92) + '|')}` | {_escaped(cell(inspect.getdoc(member) or ''))} |")
     return "\n".join(["\n| method | |", "|---|---|", *rows, ""]) if rows else ""

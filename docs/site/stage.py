@@ -20,7 +20,7 @@ SIGNPOST = "docs/site/index.md"  # the front page of the site
 LINK = re.compile(r"`[^`\n]*`|(\]\()([^)#\s]*)(#[^)\s]*)?\)")  # code is none
 FENCE = re.compile(r"^ *(```|~~~).*?^ *\1 *$", re.MULTILINE | re.DOTALL)
 # A name in code, alone or called: not in a heading, nor in a link.
-NAME = re.compile(r"(?<![\[`])`(hm(?:\.\w+)+)((?:\([^`]*\))?)`(?![`\]])")
+NAME = re.compile(r"(?<![\[`])`(\w+(?:\.\w+)+)((?:\([^`]*\))?)`(?![`\]])")
 
 
 def sources() -> dict[str, str]:
@@ -82,7 +82,7 @@ def with_names(text: str, page: str, homes: Mapping[str, str]) -> str:
     """The text with a link from each name of the face in code to its entry."""
 
     def lead(match: re.Match[str]) -> str:
-        home = homes.get(match[1])
+        home = homes.get(match[1]) or homes.get(f"hm.{match[1]}")  # docstrings say `functional.relu`
         return match[0] if home is None else f"[`{match[1]}{match[2]}`]({relative(f'reference/{home}', page)})"
 
     def line(text: str) -> str:
@@ -102,8 +102,9 @@ def _texts(folder: Path) -> Iterator[tuple[str, str, str]]:
             page,
             notebooks.markdown(path, folder / page) if path.suffix == ".ipynb" else path.read_text("utf-8"),
         )
-    for page, text in {"gallery.md": gallery.page(), **reference.pages()}.items():
-        yield f"docs/{page}", page, text
+    yield "docs/gallery.md", "gallery.md", gallery.page()
+    for page, text in reference.pages().items():
+        yield f"docs/{page}", page, f"---\nsearch:\n  boost: 4\n---\n{text}"  # a name leads to its entry first
 
 
 def stage(folder: Path) -> dict[str, str]:
