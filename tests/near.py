@@ -25,7 +25,7 @@ ALWAYS = ("test_tiny.py", "test_architecture.py", "test_repository.py")
 EXAMPLES = "test_docs.py::test_docstring_examples"  # of one module, by its name
 # Tests of what is no module of the packages, by the beginning of its path.
 OTHERS = {
-    "docs/": ("test_docs.py", "test_trust.py"),
+    "docs/": ("test_docs.py", "test_trust.py", "test_site.py", "test_coming_from.py"),
     "README.md": ("test_docs.py",),
     "benchmarks/": ("test_benchmarks.py", "test_roofline.py", "test_trust.py"),
     "hybridml_examples/": ("test_examples.py",),
