@@ -26,7 +26,7 @@ from hybridml_compiler.errors import (
 )
 
 from . import arrays, autograd, polynomials, random
-from .control_flow import cond, fori_loop, map, prange, scan, while_loop
+from .control_flow import cond, fori_loop, map, prange, scan, switch, while_loop
 from .core.context import enable_grad, is_grad_enabled, no_grad, set_grad_enabled
 from .core.native_methods import note as _note
 from .core.proxies import complex as _complex
@@ -143,8 +143,8 @@ __all__ = [
     "no_grad", "ogrid", "op", "optim", "pairwise_distance", "piecewise", "pinverse", "place", "pmean", "polygamma",
     "prange", "profile", "psum", "putmask", "r_", "rand", "rand_like", "randint", "randn", "randn_like", "random",
     "randperm", "renorm", "rollaxis", "save", "scan", "selu", "set_grad_enabled", "set_num_threads", "shape", "signal",
-    "sinc", "size", "softmax", "special", "stance", "stft", "stop_gradient", "summary", "testing", "trace", "training",
-    "tree_leaves", "tree_map", "triangular_solve", "tril_indices_from", "trim_zeros", "triu_indices_from",
+    "sinc", "size", "softmax", "special", "stance", "stft", "stop_gradient", "summary", "switch", "testing", "trace",
+    "training", "tree_leaves", "tree_map", "triangular_solve", "tril_indices_from", "trim_zeros", "triu_indices_from",
     "use_deterministic", "utils", "value_and_grad", "vectorize", "vjp", "vmap", "while_loop", "xlog1py", "xlogy",
 ]  # fmt: skip
 

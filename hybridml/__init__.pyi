@@ -158,6 +158,7 @@ from .control_flow.loops import prange as prange
 from .control_flow.loops import while_loop as while_loop
 from .control_flow.scans import map as map
 from .control_flow.scans import scan as scan
+from .control_flow.switches import switch as switch
 from .core.context import enable_grad as enable_grad
 from .core.context import is_grad_enabled as is_grad_enabled
 from .core.context import no_grad as no_grad

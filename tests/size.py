@@ -27,7 +27,7 @@ BUDGETS = {
         86040,
         "figures, heads and tables of pages in one form, for text and HTML (390, in place of four templates); "
         "published architectures (260); "
-        "examples of hm.cuda, constraints and models (150); "
+        "examples of hm.cuda, constraints and models (150), switch (45), checkpoint by PyTorch's place (30); "
         "powers of NumPy's scalars by their operator, numbers beside elements (30); "
         "refusals of parametrizations before anything changes (50); "
         "casts of operands by a table (50); "
@@ -231,7 +231,7 @@ BUDGETS = {
     "tests": Budget(
         88840,
         "structure and contrast of pages (200); "
-        "the site and the rows of its pages for newcomers (305), less a walk over spaces (35); "
+        "the site and the rows of its pages for newcomers (305), less a walk over spaces (35); switch (85); "
         "powers of NumPy's scalars, numbers beside elements, ints of inner loops (65); "
         "elements of selections that are views, steps that choose (60); "
         "operands of several dtypes, results in memory that is kept (40); "

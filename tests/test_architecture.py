@@ -80,7 +80,7 @@ FRONT_ARROWS: dict[str, tuple[str, ...]] = {
     "func": (*_LIBRARY, "nn"),
     "amp": (*_BASIC, "optim"),
     "data": (*_BASIC, "random"),
-    "utils": ("data",),
+    "utils": ("data", "transforms"),  # what stands there in PyTorch
     "io": ("core", "nn"),
     "training": (*_LIBRARY, "io", "metrics", "nn", "optim"),
     "interop": (*_BASIC, "linalg", "random"),

@@ -12,7 +12,8 @@ IN_STYLES = re.compile(r"""(?:url\(\s*['"]?|@import\s+['"])((?:https?:)?//[^)'"]
 # Attributes whose address a browser fetches when it shows the page; a link that is followed by a click is none.
 FETCHED = {
     "script": ("src",), "img": ("src", "srcset"), "iframe": ("src",), "source": ("src", "srcset"), "audio": ("src",),
-    "video": ("src", "poster"), "embed": ("src",), "object": ("data",), "input": ("src",), "use": ("href", "xlink:href"),
+    "video": ("src", "poster"), "embed": ("src",), "object": ("data",), "input": ("src",),
+    "use": ("href", "xlink:href"),
 }  # fmt: skip
 NOT_FETCHED = {"canonical", "prev", "next", "edit", "alternate", "license", "author", "search"}  # rel= of <link>
 

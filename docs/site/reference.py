@@ -67,7 +67,7 @@ MODULES = {
     "special": ("Special functions", ("special",)),
     "autograd": ("Autograd and transforms by module", ("autograd", "func")),
     "devices": ("GPUs and mixed precision", ("cuda", "amp")),
-    "io": ("Files, tests and errors", ("io", "testing", "errors", "utils", "utils.data")),
+    "io": ("Files, tests and errors", ("io", "testing", "errors", "utils", "utils.data", "utils.checkpoint")),
 }  # fmt: skip
 AT_HOME_IN_MODULES = ("functional", "linalg", "special", "random", "io", "compiler.errors")  # of the face's names
 CONSTANTS = {

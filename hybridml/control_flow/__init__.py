@@ -1,4 +1,4 @@
-"""Control flow that a graph can hold: `cond`, `while_loop`, `scan`, with the signatures of JAX.
+"""Control flow that a graph can hold: `cond`, `switch`, `while_loop`, `scan`, with the signatures of JAX.
 
 Eagerly they are Python: a loop is a loop, prints and debuggers work in its body, and gradients are those of the
 operations that ran. In a traced function each is one operation of the graph, compiled to a native loop or branch with
@@ -12,5 +12,6 @@ tensors; None is an empty container). A carry keeps its structure, shapes, dtype
 from .branches import cond
 from .loops import fori_loop, prange, while_loop
 from .scans import map, scan
+from .switches import switch
 
-__all__ = ["cond", "fori_loop", "map", "prange", "scan", "while_loop"]
+__all__ = ["cond", "fori_loop", "map", "prange", "scan", "switch", "while_loop"]

@@ -1,5 +1,6 @@
-"""PyTorch's place of `hybridml.data`: `from hybridml.utils.data import DataLoader`."""
+"""PyTorch's place of `hybridml.data` and `hybridml.checkpoint`: `from hybridml.utils.data import DataLoader`."""
 
 from .. import data
+from . import checkpoint
 
-__all__ = ["data"]
+__all__ = ["checkpoint", "data"]

@@ -25,7 +25,7 @@ HINTS: dict[str, str] = {
     "keras": "layers are in hm.nn, optimizers in hm.optim",
     "functional_call": "hm.func.functional_call(module, parameters, args)",
     "jacobian": "hm.jacrev(f)(x)",
-    "lax": "hm.cond, hm.scan, hm.while_loop, hm.fori_loop and hm.map are functions of hybridml itself",
+    "lax": "hm.cond, hm.switch, hm.scan, hm.while_loop, hm.fori_loop and hm.map are functions of hybridml itself",
     "ldl_factor": "write hm.linalg.ldl_factor(x)",
     "lu_factor": "write hm.linalg.lu_factor(x)",
     "lu_solve": "write hm.linalg.lu_solve(LU, pivots, b)",
