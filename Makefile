@@ -84,7 +84,7 @@ notebooks: $(VENV)/.dev  ## execute a copy of every notebook under build/
 docs: $(VENV)/.dev  ## write the pages that are generated from tables of the code and from its imports
 	$(RUN) -m docs.generate
 
-site: $(VENV)/.site  ## the documentation site under build/site/html: pages, reference, notebooks, gallery
+site: $(VENV)/.docs  ## the documentation site under build/site/html: pages, reference, notebooks, gallery
 	$(RUN) -m docs.site
 
 accuracy: $(VENV)/.dev  ## measure the errors of all rows, which the page of operations publishes

@@ -70,6 +70,10 @@ def test_an_entry_has_its_call_its_text_its_example_and_its_source() -> None:
     assert '<a id="hm.arccos"></a>' in entry and "repository:hybridml_compiler/ops/analytic.py" in entry
 
 
+def test_no_page_tells_where_something_is_in_memory() -> None:
+    assert not [page for page, text in reference.pages().items() if re.search(r" at 0x[0-9a-f]{6}", text)]
+
+
 def test_docstrings_become_markdown() -> None:
     text = "Sum of `a * b` * c_i.\n\nx: a long\n    argument\ny: another\n\n    code = 1"
     text += "\n\n>>> 1 + 1\n2\n>>> 2\n2\n\nMore."

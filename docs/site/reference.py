@@ -10,6 +10,7 @@ import functools
 import inspect
 import pkgutil
 import re
+import textwrap
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -86,6 +87,8 @@ OTHERS = {
     np.ndindex: "NumPy's iterator over the indices of a shape.",
     np.dtype: "The type of data types, which is NumPy's.",
 }
+NAMELESS = re.compile(r"=<(?:[^<>]|<\w+>)*>")  # a default that is a function, a class or an object
+WIDE = 88  # characters of code that a page shows without scrolling
 EXAMPLE = re.compile(r"(?:^>>>.*\n?(?:^(?!>>>)\S.*\n?|^[ \t].*\n?)*)+", re.MULTILINE)
 CODE = re.compile(r"(``.+?``|`[^`]+`)", re.DOTALL)
 FROM_ROW = re.compile(r"\s*^A row of (\S+)\.$", re.MULTILINE)
@@ -260,9 +263,18 @@ def _escaped(text: str) -> str:
 
 def _call(path: str, value: Any) -> str:
     try:
-        return call(path, value)
+        return NAMELESS.sub("=...", call(path, value))
     except (TypeError, ValueError):
         return path
+
+
+def _shown_call(path: str, value: Any) -> str:
+    """The call in a block of code; a long one in lines."""
+    text = _call(path, value)
+    if len(text) > WIDE and text.endswith(")"):
+        name, _, inside = text[:-1].partition("(")
+        text = f"{name}(\n{textwrap.fill(inside, WIDE, initial_indent='    ', subsequent_indent='    ')}\n)"
+    return f"```python\n{text}\n```\n"
 
 
 def _about(path: str, value: Any) -> str:
@@ -325,7 +337,7 @@ def _entry(entry: Entry) -> str:
         and not isinstance(value, np.dtype)
         and not (inspect.isclass(value) and issubclass(value, Exception))
     ):
-        parts.append(f"```python\n{_call(entry.path, value)}\n```\n")
+        parts.append(_shown_call(entry.path, value))
     if entry.others:
         parts.append(f"Also {', '.join(f'`{other}`' for other in entry.others)}.\n")
     parts.append(markdown(FROM_ROW.sub("", doc)) + "\n")
@@ -346,7 +358,7 @@ def tensor_page() -> str:
         doc = inspect.getdoc(member) or ""
         parts.append(f"### `Tensor.{name}` {{ #hm.Tensor.{name} }}\n")
         if callable(member):
-            parts.append(f"```python\n{_call(f'x.{name}', member)}\n```\n")
+            parts.append(_shown_call(f"x.{name}", member))
         parts.append(markdown(FROM_ROW.sub("", doc)) + "\n")
     return "\n".join(parts)
 
