@@ -196,7 +196,7 @@ def call(name: str, function: Any) -> str:
     parts = []
     found = [p for p in inspect.signature(function).parameters.values() if p.name != "self"]
     for k, p in enumerate(found):
-        if p.kind is p.KEYWORD_ONLY and (k == 0 or found[k - 1].kind is not p.KEYWORD_ONLY):
+        if p.kind is p.KEYWORD_ONLY and (k == 0 or found[k - 1].kind not in (p.KEYWORD_ONLY, p.VAR_POSITIONAL)):
             parts.append("*")
         star = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
         parts.append(star + p.name if p.default is p.empty else f"{p.name}={p.default!r}")

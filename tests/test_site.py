@@ -70,6 +70,12 @@ def test_an_entry_has_its_call_its_text_its_example_and_its_source() -> None:
     assert '<a id="hm.arccos"></a>' in entry and "repository:hybridml_compiler/ops/analytic.py" in entry
 
 
+def test_a_method_is_called_without_its_tensor() -> None:
+    text = reference.tensor_page()
+    assert "\nx.max(axis=None, keepdims=False, *, dim=..., keepdim=...)\n" in text
+    assert "\nx.abs()\n" in text and "\nx.backward(gradient=None" in text
+
+
 def test_no_page_tells_where_something_is_in_memory() -> None:
     assert not [page for page, text in reference.pages().items() if re.search(r" at 0x[0-9a-f]{6}", text)]
 

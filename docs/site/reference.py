@@ -268,9 +268,26 @@ def _call(path: str, value: Any) -> str:
         return path
 
 
-def _shown_call(path: str, value: Any) -> str:
-    """The call in a block of code; a long one in lines."""
+def _method_call(path: str, value: Any) -> str:
+    """The call of a method, without the tensor that it is called on, which rows name by their first operand."""
+    value = _handed_on_to(path.rpartition(".")[2], value)
     text = _call(path, value)
+    first = next(iter(inspect.signature(value).parameters), "") if text != path else ""
+    return re.sub(rf"\({first}(?:, (?:/, )?|(?=\)))", "(", text, count=1)
+
+
+def _handed_on_to(name: str, value: Any) -> Any:
+    """The function that a method hands all its arguments on to, if it does and that is found by its name."""
+    kinds = [p.kind for p in inspect.signature(value).parameters.values()]
+    if kinds[1:2] != [inspect.Parameter.VAR_POSITIONAL]:
+        return value
+    spaces = (hm.Tensor, hm) if name.endswith("_") else (hm, hm.linalg, hm.functional, hm.special)
+    found = (getattr(space, name.rstrip("_"), None) for space in spaces)
+    return next(filter(callable, found), value)
+
+
+def _code(text: str) -> str:
+    """A call in a block of code; a long one in lines."""
     if len(text) > WIDE and text.endswith(")"):
         name, _, inside = text[:-1].partition("(")
         text = f"{name}(\n{textwrap.fill(inside, WIDE, initial_indent='    ', subsequent_indent='    ')}\n)"
@@ -337,7 +354,7 @@ def _entry(entry: Entry) -> str:
         and not isinstance(value, np.dtype)
         and not (inspect.isclass(value) and issubclass(value, Exception))
     ):
-        parts.append(_shown_call(entry.path, value))
+        parts.append(_code(_call(entry.path, value)))
     if entry.others:
         parts.append(f"Also {', '.join(f'`{other}`' for other in entry.others)}.\n")
     parts.append(markdown(FROM_ROW.sub("", doc)) + "\n")
@@ -358,7 +375,7 @@ def tensor_page() -> str:
         doc = inspect.getdoc(member) or ""
         parts.append(f"### `Tensor.{name}` {{ #hm.Tensor.{name} }}\n")
         if callable(member):
-            parts.append(_shown_call(f"x.{name}", member))
+            parts.append(_code(_method_call(f"x.{name}", member)))
         parts.append(markdown(FROM_ROW.sub("", doc)) + "\n")
     return "\n".join(parts)
 
