@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from docs import gpu_rows, house, spelling_page
 from docs.stubs import namespace, tensor_methods
 from hybridml import functional, nn
-from hybridml_compiler.config import FLAGS
+from hybridml_compiler.config import FLAGS, Flag
 from hybridml_compiler.ops.computed import Refused
 from hybridml_compiler.ops.op import REQUIRED
 from hybridml_compiler.ops.table import OPS
@@ -43,10 +43,42 @@ CONFIGURATION = """\
 # Configuration
 
 Generated from `hybridml_compiler/config.py` by `make docs`; do not edit. The environment is read when a setting is
-needed; a value that a variable does not take is reported once and ignored.
+needed; a value that a variable does not take is reported once and ignored. A program sets the same for a block, or for
+all that follows:
 
-| variable | takes | default | meaning |
-|---|---|---|---|
+```python
+import hybridml as hm
+
+@hm.trace
+def f(x):
+    return hm.exp(x * 2) + 1
+
+x = hm.ones((1000,))
+with hm.config(fusion=False, num_threads=1):  # here, in this thread or task; blocks nest
+    f(x)
+    assert f.stats.kernels == 3
+f(x)
+assert f.stats.kernels == 1 and hm.config().fusion
+hm.config.update(gradient_memory=256)  # from now on, in all threads
+print(hm.config())  # what holds now, and whether a block, the program or the environment has decided
+```
+
+The innermost block decides, then `update`, then the environment. What was before holds again after a block, however it
+ends. Settings with **process** below are those of the whole process, in a block as long as it lasts.
+
+On settings with **programs** the code of traced functions depends. A function has programs of its own for each of
+their values, in memory and on disk, and keeps those that it has: the first call in a block compiles, later ones take as
+long as calls elsewhere. In a block `f.stats`, `f.explain`, `f.graph`, `f.lower` and the like look at the programs of
+the block. Eager code, and functions of the library that run compiled by themselves (`softmax`, steps of optimizers
+outside of a trace), follow the environment alone in these.
+
+From `fusion` on they are parts of the compiler, all on, that you switch off to learn what they are worth. Memory and
+kernels are then others, and results the same: to the bit on the CPU without `memory_plan`, `recompute` and `in_place`;
+rounded otherwise, where sums are added up in another order, without `layout`, `own_products`, `own_convolutions`, and
+in some programs without `fusion`. The counterpart of capturing a step as a whole is eager code itself (`hm.eager()`).
+
+| setting | variable | takes | default | | meaning |
+|---|---|---|---|---|---|
 """
 
 
@@ -186,8 +218,12 @@ def ops_page(table: Mapping[str, Row], accuracy: Mapping[str, Mapping[str, Any]]
     return "\n".join(parts) + "\n"
 
 
+def _kind(flag: Flag) -> str:
+    return {"process": "process", "start": "environment alone"}.get(flag.scope, "programs" if flag.decides else "")
+
+
 def configuration_page() -> str:
-    rows = (f"| `{f.variable}` | {f.takes} | {f.shown} | {cell(f.meaning)} |" for f in FLAGS)
+    rows = (f"| `{f.field}` | `{f.variable}` | {f.takes} | {f.shown} | {_kind(f)} | {cell(f.meaning)} |" for f in FLAGS)
     return CONFIGURATION + "\n".join(rows) + "\n"
 
 

@@ -185,6 +185,7 @@ from .inspect.deadlines import deadline as deadline
 from .inspect.diagnosis import doctor as doctor
 from .inspect.explanation import explain as explain
 from .inspect.nans import debug_nans as debug_nans
+from .inspect.settings import config as config
 from .inspect.shapes import eval_shape as eval_shape
 from .inspect.side_by_side import compare as compare
 from .inspect.stances import eager as eager

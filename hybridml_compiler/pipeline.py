@@ -102,6 +102,7 @@ def compile(
     target: Target | None = None,
     among: Among = None,
     memory: int | None = None,
+    settings: config.Settings = (),
 ) -> Executable:
     """An executable for the graph on a target: that of the device that its values are on unless one is given. If there
     are several, each computes what is on it, and takes and gives its arrays (see placement/partition.py).
@@ -111,6 +112,7 @@ def compile(
     the least time for (see placement/by_cost.py), wherever operands are; "auto": those of the machine. `memory`: bytes
     that a call may need on a device, arguments and results included; values are computed again for it, and
     OutOfMemoryError says which lines hold the rest where that is not enough (see schedule/rematerialization.py).
+    `settings`: those on which programs depend that are not as usual, whatever blocks are around.
     """
     from .graph.devices import device_of, devices_of
     from .placement.by_operands import placement, spans_devices
@@ -122,11 +124,11 @@ def compile(
         choice = _choice(graph, among) if among else None
         where = placement(graph) if choice is None else choice.where
         if spans_devices(graph, where):
-            return _compile_partition(graph, where, choice, memory)
-        executable = _compile_for(find_target(device_of(graph)), graph, donate, name, guards, memory)
+            return _compile_partition(graph, where, choice, memory, settings)
+        executable = _compile_for(find_target(device_of(graph)), graph, donate, name, guards, memory, settings)
         executable.choice = choice
         return executable
-    return _compile_for(target, graph, donate, name, guards, memory)
+    return _compile_for(target, graph, donate, name, guards, memory, settings)
 
 
 def _compile_for(
@@ -136,25 +138,27 @@ def _compile_for(
     name: str,
     guards: Guards | None,
     memory: int | None,
+    settings: config.Settings,
 ) -> Executable:
     """`compile` for a target."""
     symbolic = any(node.aval.symbolic for node in graph.inputs)
-    stages = Stages(graph, dict(donate or {}), name or graph.name, Stats(), target, memory, assumes=not symbolic)
-    if symbolic:
-        if memory is not None:
-            raise CompileError(f"{stages.name}: programs with a limit of memory have fixed sizes")
-        if not target.capabilities.takes_sizes:
-            raise CompileError(f"{stages.name}: programs of {target.name!r} have fixed sizes")
-        return _compile_symbolic(stages, guards or Guards())
-    return _compile_stages(stages)
+    with config.scoped(config.compiling(settings)):
+        stages = Stages(graph, dict(donate or {}), name or graph.name, Stats(), target, memory, not symbolic, settings)
+        if symbolic:
+            if memory is not None:
+                raise CompileError(f"{stages.name}: programs with a limit of memory have fixed sizes")
+            if not target.capabilities.takes_sizes:
+                raise CompileError(f"{stages.name}: programs of {target.name!r} have fixed sizes")
+            return _compile_symbolic(stages, guards or Guards())
+        return _compile_stages(stages)
 
 
 def _compile_stages(stages: Stages) -> Executable:
     """An executable of fixed sizes, found or made."""
-    stats, target = stages.stats, stages.target
+    stats = stages.stats
     with stats.stage("find"):
-        key = _key(stages.captured, stages.donate, target, stages.memory, stages.assumes)
-        program = target.find(key) if stages.say.level < 2 else None
+        key = _key(stages)
+        program = stages.target.find(key) if stages.say.level < 2 else None
     if program is None:
         program = stages.make(key)
     else:
@@ -177,7 +181,7 @@ def _choice(graph: Graph, among: Literal["auto"] | Sequence[str]) -> Choice | No
 
 
 def _compile_partition(
-    graph: Graph, where: Mapping[Node, str], choice: Choice | None, memory: int | None
+    graph: Graph, where: Mapping[Node, str], choice: Choice | None, memory: int | None, settings: config.Settings
 ) -> Executable:
     """`compile` for a graph that several devices compute."""
     from .placement.partition import place, split
@@ -186,10 +190,12 @@ def _compile_partition(
 
     made: dict[Node, Node] = {}
     placed = place(graph, where, made)
-    if config.read().verify:
+    if config.field("verify"):
         verify(placed, "placement")
     programs = {
-        part: compile(part.program, target=find_target(part.device), memory=memory) if part.computes else None
+        part: compile(part.program, target=find_target(part.device), memory=memory, settings=settings)
+        if part.computes
+        else None
         for part in split(placed)
     }
     return PartitionedExecutable(placed, programs, choice, made)
@@ -205,7 +211,8 @@ def _compile_symbolic(stages: Stages, captured: Guards) -> Executable:
         program = stages.make(None)
 
     def exact(sizes: Mapping[str, int]) -> Executable:
-        return compile(at_sizes(graph, sizes), stages.donate, stages.name, target=stages.target)
+        made = at_sizes(graph, sizes)
+        return compile(made, stages.donate, stages.name, target=stages.target, settings=stages.given)
 
     inputs, outputs = [node.aval for node in graph.inputs], [graph.outputs[k].aval for k in program.fresh]
     shapes = Shapes(inputs, outputs, program.arena_bytes, guards.since(captured), exact)
@@ -259,18 +266,28 @@ class Stages:
         target: Target,
         memory: int | None = None,
         assumes: bool = True,
+        settings: config.Settings = (),
     ) -> None:
-        settings = config.read()
-        self.captured, self.donate, self.name, self.stats, self.target = graph, donate, name, stats, target
+        self.given = settings
+        self.settings = now = config.read()
+        self.captured, self.donate, self.name, self.stats = graph, donate, name, stats
+        self.target = target.limited(now.own_products, now.own_convolutions)
         self.memory = memory
-        self.assumes = assumes and target.capabilities.updates_in_place  # may the program ask for usual numbers?
+        # May the program ask for usual numbers?
+        self.assumes = assumes and target.capabilities.updates_in_place and now.in_place
         self.has_assumed = False
-        self.verify, self.say = settings.verify, _Reporter(settings.debug, name)
+        self.verify, self.say = now.verify, _Reporter(now.debug, name)
 
     @lazy
     def capabilities(self) -> Capabilities:
-        """The target's abilities; where memory has a limit, nothing is kept for kernels to be launched together."""
-        found = self.target.capabilities
+        """The target's abilities that the settings let it use; where memory has a limit, nothing is kept for kernels to
+        be launched together."""
+        found, given = self.target.capabilities, self.settings
+        if not given.fusion:
+            found = found.unfused
+        if not (given.memory_plan and given.recompute and given.in_place):
+            allowed = {"shares_memory": given.memory_plan, "recomputes": given.recompute, "in_place": given.in_place}
+            found = replace(found, **allowed)
         return found if self.memory is None else replace(found, merged_bytes=0)
 
     @lazy
@@ -292,7 +309,7 @@ class Stages:
 
         with self.stats.stage("passes"), structural():
             first = without_devices(self.captured)
-            turned = self.target.capabilities.channels_last(first)
+            turned = self.settings.layout and self.target.capabilities.channels_last(first)
             passes = [found for found in PASSES if turned or found[0] != "channels_last"]
             passes += ASSUMING if self.assumes else ()
             graph = settled(run_passes(first, verify=self.verify, passes=passes, watch=watch)[0])
@@ -398,7 +415,10 @@ class Stages:
         _ = self.graph  # by passes that note what they assume
         if not self.has_assumed:
             return None
-        return _compile_stages(Stages(self.captured, self.donate, self.name, Stats(), self.target, self.memory, False))
+        with config.scoped(config.compiling(self.given)):
+            return _compile_stages(
+                Stages(self.captured, self.donate, self.name, Stats(), self.target, self.memory, False, self.given)
+            )
 
     def failure(self, arrays: Sequence[Any]) -> Exception:
         """The error of a call with these arrays, in which a check failed: the interpreter raises it again, with the
@@ -414,15 +434,18 @@ class Stages:
         )
 
 
-def _key(graph: Graph, donate: Mapping[int, int], target: Target, memory: int | None, assumes: bool) -> str:
+def _key(stages: Stages) -> str:
     """The name of the graph's program: a digest of all that decides the output of the stages."""
     from .graph.digest import digest
     from .runtime import cache
     from .runtime.fingerprint import fingerprint
 
     code = f"{fingerprint('*')} {np.__version__}"  # NumPy folds constants
-    parts = (digest(graph), repr(sorted(donate.items())), target.name, target.key, code, f"memory {memory} {assumes}")
-    return cache.key("program", *parts, *["checked"] * config.read().sanitize)
+    target, settings = stages.target, stages.settings
+    donated, limits = repr(sorted(stages.donate.items())), f"memory {stages.memory} {stages.assumes}"
+    parts = (digest(stages.captured), donated, target.name, target.key, code, limits)
+    off = [name for name in config.SWITCHES if not getattr(settings, name)]
+    return cache.key("program", *parts, *["checked"] * settings.sanitize, *off)
 
 
 class _Reporter:

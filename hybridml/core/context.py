@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from functools import partial
 from itertools import count
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 from weakref import ref
 
+from hybridml_compiler.config import Settings
 from hybridml_compiler.errors import ArgumentError
 
 from .interpreter import Interpreter, interpreter_stack
@@ -37,9 +38,24 @@ FLOAT_FLAGS = (RuntimeWarning, FloatingPointError)
 _no_grad: ContextVar[bool] = ContextVar("hybridml_no_grad", default=False)
 grad_is_off = _no_grad.get
 
-# How calls of traced functions are done (see stances.py), and what is looked at after each operation and program: NaNs
-# (nans.py), the clock (deadlines.py); None: as usual.
-stance_var: ContextVar[str | None] = ContextVar("hybridml_stance", default=None)
+
+class Way(NamedTuple):
+    """The way of calls of traced functions in a block: the stance (see stances.py), and the settings on which programs
+    depend (see settings.py)."""
+
+    stance: str | None
+    settings: Settings
+
+
+@functools.cache
+def way(stance: str | None, settings: Settings) -> Way | None:
+    """One object for each way, None for the usual one: native calls compare by identity."""
+    return Way(stance, settings) if stance is not None or settings else None
+
+
+# How calls of traced functions are done, and what is looked at after each operation and program: NaNs (nans.py), the
+# clock (deadlines.py); None: as usual. One variable for all that blocks decide, as native calls look at each.
+call_var: ContextVar[Way | None] = ContextVar("hybridml_call", default=None)
 watch_var: ContextVar[Any] = ContextVar("hybridml_watch", default=None)
 
 # The interpreters of devices other than the CPU that this process has used, by name (see device_tensor.py).
@@ -54,6 +70,18 @@ switches = ctypes.c_int64(0)
 
 # How many profiles and counts of operations are on: calls of library functions then go the way that these watch.
 watchers = ctypes.c_int64(0)
+
+
+def stance() -> str | None:
+    """The stance in force, None for the usual one."""
+    found = call_var.get()
+    return None if found is None else found.stance
+
+
+def settings_here() -> Settings:
+    """The settings of the blocks around on which programs depend."""
+    found = call_var.get()
+    return () if found is None else found.settings
 
 
 def is_grad_enabled() -> bool:

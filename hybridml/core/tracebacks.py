@@ -34,7 +34,7 @@ def shorten(error: BaseException) -> None:
     An error that our own code made by mistake keeps them all: they are what has to be looked at.
     """
     frames = list(_frames(error))
-    if not any(map(_is_ours, frames)) or not _is_meant(error, frames[-1]) or config.read().traceback == "full":
+    if not any(map(_is_ours, frames)) or not _is_meant(error, frames[-1]) or config.field("traceback") == "full":
         return
     chain: TracebackType | None = None
     for frame in reversed(frames):

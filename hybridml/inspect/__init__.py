@@ -9,6 +9,7 @@ audits.py        `audit`: the first operation whose compiled code does something
 graph.py         `fn.graph`: nodes, edges, types, source lines of what was traced; for networkx
 graph_svg.py     its drawing
 fetch.py         any value inside a traced function, computed from others
+settings.py      `config`: settings of the compiler, for a block or for the rest of the program
 stances.py       how calls of traced functions are done inside a block
 deadlines.py     `deadline`: a block whose work ends at a time
 nans.py          `debug_nans`: the operation, line and element where a NaN is made

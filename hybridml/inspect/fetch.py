@@ -20,7 +20,7 @@ from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.sizes import at_sizes
 from hybridml_compiler.sizes.values import bindings
 
-from ..core.context import stance_var
+from ..core.context import stance
 from ..core.device_tensor import wrapped
 from ..core.source_location import split_line
 from ..core.tensor import Tensor, adopt, wrap
@@ -65,7 +65,7 @@ def run(
     if executable is None:
         while len(path.fetches) >= MOST_KEPT:
             path.fetches.pop(next(iter(path.fetches)))
-        backend = INTERPRET if stance_var.get() == "eager" else traced._backend
+        backend = INTERPRET if stance() == "eager" else traced._backend
         executable = compile_graph(at_sizes(graph, sizes) if sizes else graph, {}, backend)
         if backend == traced._backend:
             path.fetches[key] = executable

@@ -8,7 +8,7 @@ from typing import Any
 
 from hybridml_compiler.errors import ArgumentError
 
-from ..core.context import stance_var
+from ..core.context import Way, call_var, way
 
 STANCES = ("default", "eager", "eager_on_retrace", "fail_on_retrace")
 
@@ -42,28 +42,34 @@ class stance:
         if mode not in STANCES:
             raise ArgumentError(f"stance: must be one of {', '.join(STANCES)}, got {mode!r}")
         self._mode = None if mode == "default" else mode
-        self._outer: list[str | None] = []  # what to go back to, innermost last
+        self._outer: list[Way | None] = []  # what to go back to, innermost last
 
     def __enter__(self) -> None:
-        self._outer.append(stance_var.get())
-        stance_var.set(self._mode)
+        outer = call_var.get()
+        self._outer.append(outer)
+        call_var.set(_with(self._mode, outer))
 
     def __exit__(self, *exc: object) -> None:
-        stance_var.set(self._outer.pop())
+        call_var.set(self._outer.pop())
 
     def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         mode = self._mode
 
         @functools.wraps(fn)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
-            outer = stance_var.get()
-            stance_var.set(mode)
+            outer = call_var.get()
+            call_var.set(_with(mode, outer))
             try:
                 return fn(*args, **kwargs)
             finally:
-                stance_var.set(outer)
+                call_var.set(outer)
 
         return wrapper
+
+
+def _with(mode: str | None, outer: Way | None) -> Way | None:
+    """The way of calls around, in another stance."""
+    return way(mode, () if outer is None else outer.settings)
 
 
 def eager() -> stance:

@@ -32,6 +32,7 @@ from hybridml_compiler.targets.partitioned import PartitionedExecutable
 from ..core import dispatch, native_methods, pytree
 from ..core.context import current_interpreter, watchers
 from ..core.tensor import Tensor
+from ..tracing.casting import configured
 from ..tracing.function import TracedFunction
 from ..tracing.run.placed import PlacedExecutable
 from .watch import Watch
@@ -199,6 +200,7 @@ class Recording:
         def call(function: TracedFunction, *args: Any, **kwargs: Any) -> Any:
             if current_interpreter() is not None:
                 return original(function, *args, **kwargs)
+            function = configured(function)
             before = function._compiles
             if not function._silent:
                 self._functions[id(function)] = function

@@ -1,4 +1,4 @@
-"""Traced functions that are called under `autocast`: for each narrow float another one, with programs of its own."""
+"""Traced functions that are called under `autocast`, or in other settings: another one, with programs of its own."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from hybridml_compiler import config
+from hybridml_compiler.record import replace
+
+from ..core.context import settings_here
 from ..core.precision.autocast import under_autocast
 
 
@@ -17,7 +21,22 @@ def twin(traced: Any, dtype: np.dtype) -> Any:
     return found
 
 
-def alike(traced: Any, fn: Any) -> Any:
+def configured(traced: Any) -> Any:
+    """The traced function for the settings in force: itself, as it is one of the library or these are its own; or
+    another one. Native calls know the blocks around, so each has its own."""
+    key = config.of_program, settings_here()
+    if key == traced.made_for or traced._silent:
+        return traced
+    found = traced.twins.get(key)
+    if found is None:
+        found = alike(traced, traced._fn, replace(traced._backend, settings=config.deciding()))
+        found.made_for = key
+        found.twins = {traced.made_for: traced, key: found}
+        found = traced.twins.setdefault(key, found)
+    return found
+
+
+def alike(traced: Any, fn: Any, backend: Any = None) -> Any:
     """The traced function of `fn` with the options of another one, and programs of its own."""
-    options = (traced._backend, traced._most, traced._strict, traced._silent, traced._families is not None)
-    return type(traced)(fn, *options, traced._check)
+    options = (traced._most, traced._strict, traced._silent, traced._families is not None)
+    return type(traced)(fn, backend or traced._backend, *options, traced._check)

@@ -17,14 +17,14 @@ from hybridml_compiler.locks import rlock
 from hybridml_compiler.record import record
 
 from ..core import pytree
-from ..core.context import stance_var, watch_var
+from ..core.context import stance, watch_var
 from ..core.interpreter import eagerly, interpreter_stack
 from ..core.library import MISS
 from ..core.precision.autocast import autocast_alone
 from ..core.tracebacks import shorten
 from .capture.signals import handled_outside
 from .capture.tracer import current_tracer
-from .casting import twin
+from .casting import configured, twin
 from .introspection import CacheInfo, Introspection
 from .python_state.names import arguments
 from .python_state.promoted_ints import Integers
@@ -143,6 +143,8 @@ class TracedFunction(Introspection, Reports, Generic[P, R]):
             tracer = current_tracer()
             fn = self._fn if tracer is None else tracer.copies.get(id(self._fn), self._fn)
             return fn(*args, **kwargs)
+        if (other := configured(self)) is not self:
+            return cast(R, other(*args, **kwargs))
         try:
             return cast(R, self._awaited(args, kwargs) if self._is_async else self._general(args, kwargs))
         except Exception as error:
@@ -155,7 +157,7 @@ class TracedFunction(Introspection, Reports, Generic[P, R]):
         return await out if inspect.iscoroutine(out) else out
 
     def _general(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if stance_var.get() == "eager" and not self._silent:
+        if stance() == "eager" and not self._silent:
             return self._fn(*args, **kwargs)
         if self._every:
             self._calls += 1
@@ -187,7 +189,7 @@ class TracedFunction(Introspection, Reports, Generic[P, R]):
                 if trial is not None and eagerly:
                     with trial.eager_call():
                         return self._fn(*args, **kwargs)
-                if entry.eager and entry.patience.is_due and stance_var.get() is None:
+                if entry.eager and entry.patience.is_due and stance() is None:
                     entry.eager = eagerly = False
                     known, passed, grown = Arrays(_nothing), [], entry.grown
                 if eagerly or (passed and not self._may_grow(entry, passed[-1])):
@@ -292,10 +294,10 @@ class TracedFunction(Introspection, Reports, Generic[P, R]):
 
     def _new(self, args: tuple[Any, ...], kwargs: dict[str, Any], *new: Any) -> Any:
         """Traces a call, if the stance allows it."""
-        stance = None if self._silent or not self._entries else stance_var.get()
-        if stance == "eager_on_retrace":
+        now = None if self._silent or not self._entries else stance()
+        if now == "eager_on_retrace":
             return self._fn(*args, **kwargs)
-        if stance == "fail_on_retrace":
+        if now == "fail_on_retrace":
             why = (
                 "a value that it asks for is another than before"
                 if len(new) > 4
@@ -338,6 +340,8 @@ class TracedFunction(Introspection, Reports, Generic[P, R]):
         return self._resolved(args, kwargs, limited=not is_deterministic())
 
     def _resolved(self, args: tuple[Any, ...], kwargs: dict[str, Any], limited: bool = False) -> Call | None:
+        if (other := configured(self)) is not self:
+            return cast(Call | None, other._resolved(args, kwargs, limited))
         leaves, structure, given, key, objects = self._given(args, kwargs)
         on = None
         try:

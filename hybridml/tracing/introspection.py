@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
+from hybridml_compiler.config import Settings
 from hybridml_compiler.errors import ArgumentError
 from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.text import print_graph
 
+from .casting import configured
 from .run.compiled_path import CompiledPath
 from .specialize.entry import Entry
 from .specialize.path_tree import ValueBranch, way
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from ..inspect.graph import Graph
     from ..profiler.lowered import Lowered
     from ..profiler.page import View
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,16 @@ def _answer(ask: ValueBranch, value: bytes) -> str:
     return f" is {np.frombuffer(value, ask.node.dtype)[0]}" if ask.node.aval.shape == () else ""
 
 
+def _here(method: F) -> F:
+    """Decorator of a method: in a block of `config` it looks at the programs of that."""
+
+    @wraps(method)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return method(configured(self), *args, **kwargs)
+
+    return cast(F, call)
+
+
 class Introspection:
     """The part of `TracedFunction` that only looks."""
 
@@ -64,8 +79,10 @@ class Introspection:
     _last: Entry | None
     _trace_ms: float
     _reported: set[str]
+    made_for: tuple[Settings, Settings] = ((), ())  # the settings of the program and of the blocks around
 
     @property
+    @_here
     def last_path(self) -> CompiledPath | None:
         """The path of the last call; None where it was none of a program."""
         return None if self._last is None else self._last.shown()
@@ -93,6 +110,7 @@ class Introspection:
         yield "", path.program.graph, path.program.executable
 
     @property
+    @_here
     def ir(self) -> str:
         """Text of the captured graphs of the last call, below the guards of its symbolic sizes: one, or a segment for
         each value that Python has asked for, with the question below it. Where several devices compute one, the
@@ -118,6 +136,7 @@ class Introspection:
         return "\n".join(lines)
 
     @property
+    @_here
     def graph(self) -> Graph:
         """The graph of the last compiled call, as captured: nodes with types, parameters, users and the user's lines.
 
@@ -137,6 +156,7 @@ class Introspection:
 
         return graph_of(self._shown())
 
+    @_here
     def graph_of(self, *args: Any, **kwargs: Any) -> Graph:
         """The graph of a call with these arguments, which is not run; it is traced and compiled if it is new.
 
@@ -152,6 +172,7 @@ class Introspection:
         traced: Any = self
         return graph_of(traced.resolve(args, kwargs).path)
 
+    @_here
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """Captures a call with arguments of these types, which is not run; `.compile()` says what it costs.
 
@@ -172,6 +193,7 @@ class Introspection:
         return Lowered(traced, args, kwargs)
 
     @property
+    @_here
     def llvm(self) -> str:
         """LLVM IR of what the last call has run, in the parts of `ir`."""
         lines = []
@@ -181,6 +203,7 @@ class Introspection:
         return "\n".join(lines)
 
     @property
+    @_here
     def stats(self) -> Stats:
         """Times, kernels and bytes of the last call's program."""
         entry = self._shown()
@@ -197,6 +220,7 @@ class Introspection:
             sum(getattr(s, "kernels", 0) for s in each), sum(getattr(s, "nbytes", 0) for s in each),
         )  # fmt: skip
 
+    @_here
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
         """Explains what a call with these arguments runs (see `hybridml.explain`); without any, the last call."""
         from ..inspect.explanation import explain, explain_last
@@ -204,6 +228,7 @@ class Introspection:
         traced: Any = self
         return explain(traced, *args, **kwargs) if args or kwargs or self._last is None else explain_last(traced)
 
+    @_here
     def run(self, *args: Any, fetch: Fetch, feed: Mapping[Any, Any] | None = None, **kwargs: Any) -> Any:
         """Values from inside of a call with these arguments, without the call (see fetch.py).
 
@@ -223,6 +248,7 @@ class Introspection:
         traced: Any = self
         return run(traced, args, kwargs, fetch, feed or {})
 
+    @_here
     def show(self) -> View:
         """A page of the last call's program: source lines, kernels, graph IR and LLVM IR, each leading to the others.
 

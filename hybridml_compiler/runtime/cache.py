@@ -63,7 +63,7 @@ def default_directory() -> str | None:
 
     A leading `~` is left for `ObjectCache` to expand: there may be no home directory.
     """
-    asked = config.read().cache_dir
+    asked = config.field("cache_dir")
     if asked is not None:
         return None if asked.lower() in config.OFF else asked
     if sys.platform == "win32":

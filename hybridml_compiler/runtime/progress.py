@@ -29,7 +29,7 @@ def progress(name: str, kernels: Sized) -> Iterator[None]:
     A terminal forgets the line in the end, a notebook keeps it. Files and pipes get none.
     """
     stream, done = sys.stderr, threading.Lock()
-    seen = stream is not None and (_is_notebook(stream) or stream.isatty()) and config.read().progress
+    seen = stream is not None and (_is_notebook(stream) or stream.isatty()) and config.field("progress")
     if not seen or not _turn.acquire(blocking=False):
         yield
         return

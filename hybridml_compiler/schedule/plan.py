@@ -62,8 +62,10 @@ def make_plan(
     `reuse` counts what was known from the plans before.
     """
     _check_donations(graph, donate)
-    graph, in_place = with_stores(graph, donate)
-    donated = _first_claims(graph, donate)
+    in_place, donated = InPlace({}, {}), dict[Node, Node]()
+    if target.in_place or is_body:
+        graph, in_place = with_stores(graph, donate)
+        donated = _first_claims(graph, donate)
     fusion = fuse(graph, donated, target, in_place, is_body=is_body)
     reuse = reuse or Reuse()
     return _Planner(graph, donate, donated, fusion, in_place, target, begin, carried, reuse, is_body).plan()
@@ -164,10 +166,7 @@ class _Planner:
         start = STATUS_BYTES if checked else 0
         parts = None if self.carried is None else in_parts(tasks, self.carried, self.graph.outputs, self.target)
         if parts is None:
-            form = form_chains if self.target.runs_tiles is None else form_tiles
-            fixed = {*kept, *self.memory.values()}
-            steps = form_regions(tasks, form(tasks, fixed, self.target), fixed, self.target)
-            steps = form_rows(tasks, steps, self.target)
+            steps = self._steps(tasks, {*kept, *self.memory.values()})
         else:
             tasks, steps = parts, [Step([number]) for number in range(len(parts))]
         buffers, size = self._arena(tasks, steps, [n for n, _ in late], snapshots, home)
@@ -194,6 +193,14 @@ class _Planner:
             ],
             1 if parts is None else self.target.cores,
         )
+
+    def _steps(self, tasks: Sequence[Task], fixed: set[Node]) -> list[Step]:
+        """The launches, each of one task or several. `fixed` have memory whatever happens."""
+        if not self.target.fuses:
+            return [Step([number]) for number in range(len(tasks))]
+        form = form_chains if self.target.runs_tiles is None else form_tiles
+        steps = form_regions(tasks, form(tasks, fixed, self.target), fixed, self.target)
+        return form_rows(tasks, steps, self.target)
 
     def _tasks(self, group: Group) -> list[Task]:
         """Works of a group, each with the nodes whose memory it is given."""
@@ -334,7 +341,8 @@ class _Planner:
             for x in life
         ]
         intervals = [Interval(n, min(x), max(x)) for n, x in zip(sizes, life.values(), strict=True)]
-        offsets, total = plan_arena(intervals)
+        shared = self.target.shares_memory
+        offsets, total = plan_arena(intervals if shared else [replace(x, start=0, end=len(steps)) for x in intervals])
         buffers = {}
         for x, interval, offset in zip(life, intervals, offsets, strict=True):
             if isinstance(x, Node) and x in self.position:

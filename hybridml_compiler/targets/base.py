@@ -159,6 +159,10 @@ class Target:
 
         return Capabilities()
 
+    def limited(self, own_products: bool, own_convolutions: bool) -> Target:
+        """The target with or without kernels of its own for these, where it can do without."""
+        return self
+
     def find(self, key: str) -> Program | None:
         """The program that was kept under the key by any process; None where there is none that runs here."""
         return None

@@ -45,7 +45,7 @@ def gpu_performance(properties: Properties) -> Performance:
     single, narrow = 2 * lanes * cycles, tensor * cycles
     return Performance(
         elements={2: single, 4: single, 8: single * double},
-        products={2: narrow, 4: narrow / 2 if config.read().tf32 else single, 8: single * double},
+        products={2: narrow, 4: narrow / 2 if config.field("tf32") else single, 8: single * double},
         bandwidth=found.bandwidth,
         launch=_LAUNCH,
         latency=_LATENCY,

@@ -42,7 +42,6 @@ HINTS: dict[str, str] = {
     "channels_last": _ORDER,
     "contiguous_format": _ORDER,
     "preserve_format": _ORDER,
-    "config": "write hm.set_default_dtype(hm.float64) for JAX's jax_enable_x64",
     "debug": "print and f-strings work in traced functions as they are",
     "devices": "tensors are on the CPU; x.device is it",
     "disable_jit": "write with hm.eager():",

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from hybridml_compiler.config import Settings
 from hybridml_compiler.errors import ArgumentError
 from hybridml_compiler.record import record
 
@@ -22,11 +23,13 @@ _PREFIXES = ("", "K", "M", "G", "T")
 class Backend:
     """The name of a backend; `among`: devices to place operations on by cost, or "auto" for those of the machine.
     Without them, operations are where their operands are. `memory`: bytes that a call may need on a device.
+    `settings`: those of the compiler that are not as usual.
     """
 
     name: str = "llvm"
     among: Literal["auto"] | tuple[str, ...] | None = None
     memory: int | None = None
+    settings: Settings = ()
 
     @property
     def takes_sizes(self) -> bool:

@@ -24,7 +24,7 @@ from hybridml_compiler.locks import lock
 from hybridml_compiler.record import record
 
 from ...core.autodiff import replay
-from ...core.context import _no_grad, grad_is_off, stance_var, switches, watch_var
+from ...core.context import _no_grad, call_var, grad_is_off, settings_here, switches, watch_var, way
 from ...core.device_tensor import DeviceTensor
 from ...core.interpreter import interpreter_var
 from ...core.library import MISS
@@ -413,7 +413,7 @@ class NativeCall:
                 (_no_grad, grad_is_off()),
                 (place_var, place_var.get()),
                 *((variable, None) for variable in (interpreter_var, watch_var)),
-                *(() if self.entry.silent else ((stance_var, None),)),
+                *(() if self.entry.silent else ((call_var, way(None, settings_here())),)),
             ),
             "places": self.places,
         }

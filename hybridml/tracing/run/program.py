@@ -52,15 +52,15 @@ _ndarray = np.ndarray
 class Interpreted:
     """The executable without a compiler: every node by its `eager` column. Same protocol, same donation."""
 
-    def __init__(self, graph: ir.Graph, donate: Mapping[int, int]) -> None:
-        self.graph, self.donate = graph, donate
+    def __init__(self, graph: ir.Graph, donate: Mapping[int, int], backend: Backend = LLVM) -> None:
+        self.graph, self.donate, self.backend = graph, donate, backend
         self.ir, self.llvm = print_graph(graph), ""
         self.stats: Any = None
 
     @lazy
     def compiled(self) -> Any:
         """An executable with a native entry."""
-        return compile_graph(self.graph, self.donate)
+        return compile_graph(self.graph, self.donate, self.backend)
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         outputs = interpret(self.graph, arrays)
@@ -103,18 +103,20 @@ def compile_graph(
         from hybridml_compiler.targets.partitioned import PartitionedExecutable
 
         def compiled(part: ir.Graph, donated: Mapping[int, int]) -> Any:
-            return compile(part, dict(donated), graph.name, guards, among=backend.among, memory=backend.memory)
+            return compile(
+                part, dict(donated), graph.name, guards, None, backend.among, backend.memory, backend.settings
+            )
 
         if backend.among or spans_devices(graph, placement(graph)):
             executable = compiled(graph, {})
             if type(executable) is PartitionedExecutable:
                 return executable
         return PlacedExecutable(graph, donate, find_device(device_of(graph)), compiled)
-    if backend == INTERPRET:
+    if backend.name == INTERPRET.name:
         return Interpreted(graph, donate)
 
     try:
-        return compile(graph, dict(donate), graph.name, guards, among=backend.among, memory=backend.memory)
+        return compile(graph, dict(donate), graph.name, guards, None, backend.among, backend.memory, backend.settings)
     except ImportError as missing:  # a platform without llvmlite
         warn(
             f"traced functions run without the compiler, one NumPy operation at a time ({missing}); install llvmlite, "

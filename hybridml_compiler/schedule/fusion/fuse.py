@@ -18,6 +18,7 @@ from ... import dtypes
 from ...graph import checks
 from ...graph.facts import element_cost, is_cast, is_expensive, may_fail, may_stop, moved, widens
 from ...graph.ir import Graph, Node, users
+from ...ops.elementwise import after
 from ...record import record
 from ...sizes.dims import hint
 from ...walk import postorder, reachable
@@ -79,7 +80,10 @@ def materialise(
 ) -> tuple[dict[Node, str], set[Node]]:
     """(nodes that are written to memory, each with the reason; those of them where cost alone is the reason).
     `forced`: nodes that are, whatever it costs."""
+    readers = users(order)
     chosen: dict[Node, str] = dict(forced)
+    if not target.fuses:
+        chosen |= {node: "a launch of its own" for node in order if node not in forced and _is_computed(node, readers)}
     weighed: set[Node] = set()
     for node in graph.outputs:
         if node.op is not None:
@@ -87,7 +91,6 @@ def materialise(
     for node in graph.checks:
         if node.op is not None:
             chosen.setdefault(node, "a check")
-    readers = users(order)
     homes: dict[Node, set[Node]] = {}  # inlined node -> the materialised nodes that would compute it
     weight: dict[Node, float] = {}  # cost of one element, operands included
     leaves: dict[Node, float] = {}  # bytes loaded for one element
@@ -136,12 +139,20 @@ def materialise(
             reason = "the rounded result of a library call"
         if reason is None and len(homes[node]) > 1 and _movements(node, True, target.halves)[-1] not in chosen:
             # else it reads the kept node, and widens it
-            reason = _kept(node, len(homes[node]), weight[node], leaves[node])
-            if reason:
+            reason = _kept(node, len(homes[node]), weight[node], leaves[node], target)
+            if reason and target.recomputes:
                 weighed.add(_narrowest(node, target))
         if reason and node not in chosen:
             chosen.setdefault(_narrowest(node, target), reason)
     return {node: chosen[node] for node in order if node in chosen}, weighed
+
+
+def _is_computed(node: Node, readers: Mapping[Node, Sequence[Node]]) -> bool:
+    """Whether eager code would compute an operation: a view is read where it is, and so is a narrow operand, which a
+    product widens."""
+    if node.op is None or node.op.is_view or node.op is after:
+        return False
+    return not widens(node) or any(reader.kind not in LIBRARY for reader in readers[node])
 
 
 def _distinct(node: Node, chosen: Container[Node]) -> int:
@@ -221,11 +232,13 @@ def _is_rounded_result(node: Node, readers: Mapping[Node, Sequence[Node]]) -> bo
     return any([reader.op is not None and reader.op.name == "permute_dims" for reader in reading])
 
 
-def _kept(node: Node, homes: int, weight: float, leaves: float) -> str | None:
+def _kept(node: Node, homes: int, weight: float, leaves: float, target: Capabilities) -> str | None:
     """Reason to keep a value, if writing it once is cheaper than computing it for every materialised node that needs
     it."""
     if _is_view_of_memory(node):
         return None
+    if not target.recomputes:
+        return None if node.kind == "creation" else f"{homes} kernels need it"
     again = homes * (weight + cost.memory_cost(leaves))
     once = weight + cost.memory_cost(leaves + node.dtype.itemsize * (1.5 + homes))
     return f"{homes} kernels need it: {again:.2f} ns to recompute, {once:.2f} ns to keep" if again > once else None

@@ -156,7 +156,7 @@ class _Round:
     def _find(self, node: Node, expression: Expression, needs: set[Group]) -> Group | None:
         """The latest group that may take the node in: same index space, something in common, no cycle. Where products
         are made tile by tile, one that the node follows comes before loop nests."""
-        if node.kind in _ALONE:
+        if node.kind in _ALONE or not self.target.fuses:
             return None
         reads, inlined = expression.reads, expression.inlined
         updated = {self.owner[r] for r in reads if store_of(r) is not None and r in self.owner}

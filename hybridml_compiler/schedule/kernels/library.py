@@ -16,7 +16,7 @@ from ...loops.ir import Kernel, KernelSpec
 from ...loops.transforms import parallelized
 from ...once import lazy
 from ...ops.fourier import AxisTransform
-from ...record import record
+from ...record import record, replace
 from .. import cost
 from ..kept import Kept
 from . import gemm
@@ -86,11 +86,29 @@ class Capabilities:
     channels_last: Callable[[Graph], bool] = lambda _: True
     updates_in_place: bool = False  # Is memory that is donated written where it is, or copied in any case?
     takes_sizes: bool = False  # programs whose sizes come with the call? There is one for each size where it does not
+    # What settings may forbid (see config.py):
+    fuses: bool = True  # Are several operations computed in one launch?
+    shares_memory: bool = True  # Do values take the memory of others that are dead by then?
+    recomputes: bool = True  # May several launches compute one value?
+    in_place: bool = True  # Do values take the memory of what they replace?
 
     @lazy
     def kept(self) -> Kept:
         """The work of the plans before."""
         return Kept()
+
+    @lazy
+    def unfused(self) -> Capabilities:
+        """The abilities without those by which several operations are computed in one launch."""
+        return replace(
+            self,
+            fuses=False,
+            takes_epilogue=lambda _: False,
+            computes_left=lambda _: 0,
+            runs_rows=lambda _, __: False,
+            runs_tiles=None,
+            tiles_time=False,
+        )
 
 
 def _convolution_of(node: Node, in_memory: InMemory, widening: bool) -> Matched | None:

@@ -66,11 +66,12 @@ class CpuSpec:
     triple: str
     cores: int  # CPUs that plans share their work among, whatever number of threads runs them
     blas: bool | None = None  # whether products may be left to a BLAS; None: where this process has one
+    without: tuple[str, ...] = ()  # "products", "convolutions": those that have no kernels of ours
 
     @lazy
     def key(self) -> str:
         """Text of all that a plan depends on."""
-        return f"{self.code_key}\n{self.cores}\n{self.blas}"
+        return "\n".join([self.code_key, str(self.cores), str(self.blas), *self.without])
 
     @lazy
     def code_key(self) -> str:
@@ -197,7 +198,7 @@ def _ask_llvm() -> dict[str, Any]:
     found = vectors_of(triple, [feature for feature, here in features.items() if here])
     listed = ",".join(f"{'+' if here else '-'}{feature}" for feature, here in sorted(features.items()))
     spec = vars(CpuSpec(name, listed, found.bits, found.registers, triple, cores=1))
-    del spec["cores"], spec["blas"]  # a process may be given other ones
+    del spec["cores"], spec["blas"], spec["without"]  # a process may be given other ones
     llvm = ".".join(map(str, llvm_library.llvm_version_info()))
     return {"spec": spec, "llvm": f"{import_module('llvmlite').__version__} LLVM {llvm}"}
 

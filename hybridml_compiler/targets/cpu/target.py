@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from ... import config
 from ...aval import Aval
 from ...errors import CompileError
-from ...once import lazy
+from ...once import lazy, once
+from ...record import replace
 from ..base import Interface, Stage, Target
 from . import program
 from .executable import CpuExecutable
@@ -30,6 +31,11 @@ class Cpu(Target):
     def __init__(self, spec: CpuSpec) -> None:
         self.spec = spec
         self._modules: dict[bool, PlanModules] = {}  # by whether their accesses are checked
+
+    def limited(self, own_products: bool, own_convolutions: bool) -> Cpu:
+        given = {"products": own_products, "convolutions": own_convolutions}
+        without = tuple(name for name, own in given.items() if not own)
+        return self if without == self.spec.without else _limited(replace(self.spec, without=without))
 
     @property
     def key(self) -> str:
@@ -58,11 +64,12 @@ class Cpu(Target):
         from .code import Code
         from .llvm.modules import PlanModules
 
-        modules = self._modules.setdefault(config.read().sanitize, PlanModules(self.spec))
+        modules = self._modules.setdefault(config.field("sanitize"), PlanModules(self.spec))
         return Code(modules.trimmed(), outputs, stage)
 
     def executable(self, program: Loaded, interface: Interface) -> CpuExecutable:
         return CpuExecutable(program, interface)
 
 
+_limited = once(Cpu)
 TARGET = Cpu(host_spec())

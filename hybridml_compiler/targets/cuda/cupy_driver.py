@@ -152,7 +152,7 @@ class CupyDriver:
     def load(self, source: str, entry: str = ENTRY) -> Any:
         is_ptx = nvrtc.is_ptx(source)
         form, architecture = self.form(self.properties.capability)
-        fast = config.read().fast_math
+        fast = config.field("fast_math")
         code = source.encode() if is_ptx else nvrtc.compile(source, form, architecture, fast=fast).code
         self.enter()
         module = self.cupy.cuda.Module()

@@ -94,7 +94,7 @@ class DeviceMachine:
     def loaded(self, source: str, entry: str) -> Any:
         """The function of a user's source."""
         kept: dict[tuple[str, str, bool], Any] = self.device.__dict__.setdefault("user_kernels", {})
-        known = source, entry, config.read().fast_math
+        known = source, entry, config.field("fast_math")
         if known not in kept:
             kept[known] = self.driver.load(source, entry)
         return kept[known]

@@ -120,7 +120,7 @@ class CudaTarget(KernelTarget):
     def _channels_last(self, graph: Graph) -> bool:
         """Whether convolutions are for tensor cores, which read neighbouring channels, or kernels of ours: those of
         cuDNN in float32 copy images of another order."""
-        if config.read().tf32 or not self.device.driver.libraries:
+        if config.field("tf32") or not self.device.driver.libraries:
             return True
         convolutions = [node for node in graph.nodes() if node.kind == "convolution"]
         return any(dtypes.is_narrow(stored_as(x).dtype) for node in convolutions for x in node.inputs)
@@ -195,7 +195,7 @@ class CudaTarget(KernelTarget):
         """The kernel that a function gives the source of, which is told whether accesses may be wide; `source`: that of
         wide ones, where it is known."""
         source = source or emitted(True)
-        fast = config.read().fast_math
+        fast = config.field("fast_math")
         if (source, fast) not in self._loaded:
             if (source.text, fast) not in self._functions:
                 self._functions[source.text, fast] = self.device.driver.load(source.text)

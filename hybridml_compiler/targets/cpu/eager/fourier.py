@@ -82,7 +82,7 @@ def _range(spec: Transform) -> tuple[int, int]:
 @once
 def compiled(spec: Transform, cpu: CpuSpec) -> Run:
     """The function of a pass, compiled for a CPU."""
-    checks = config.read().sanitize
+    checks = config.field("sanitize")
     imports = scratch.symbols() | (sanitize.symbols() if checks else {})
     *_, module = needed = modules.PlanModules(cpu).modules(spec)
     library = loader.load(jit.compile_sources([m.code for m in needed]), imports, [module.symbol])

@@ -62,7 +62,7 @@ def _compiled(x: np.ndarray, y: np.ndarray) -> Run | None:
     """The compiled product. None where there is no compiler or no kernel for it, or nothing to multiply; and where
     accesses are checked, which needs a plan with the sizes of arrays."""
     narrow = x.itemsize == 1
-    if config.read().sanitize:
+    if config.field("sanitize"):
         return None
     if x.shape[-1] != y.shape[-2] or 0 in (*x.shape, *y.shape) or not x.dtype.isnative:
         return None

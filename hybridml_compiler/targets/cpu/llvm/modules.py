@@ -135,7 +135,7 @@ def _step_text(plan: Plan, cpu: CpuSpec, callees: list[Callee | None], timed: bo
 
 def new_module(name: str, cpu: CpuSpec) -> ir.Module:
     """An empty module, whose functions check their accesses under `HYBRIDML_SANITIZE`."""
-    if not config.read().sanitize:
+    if not config.field("sanitize"):
         return ir.Module(name, cpu)
     from .checked import CheckedBuilder
 
@@ -143,5 +143,5 @@ def new_module(name: str, cpu: CpuSpec) -> ir.Module:
 
 
 def _source(text: str) -> str:
-    checked = " checked" * config.read().sanitize
+    checked = " checked" * config.field("sanitize")
     return f"; emitted{checked} by {fingerprint(*EMITTERS)}\n{text}"

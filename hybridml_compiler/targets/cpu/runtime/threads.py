@@ -55,16 +55,22 @@ def set_num_threads(count: int) -> None:
         >>> get_num_threads()
         1
     """
-    global _wanted
     count = operator.index(count)
     if not 1 <= count <= MAX_THREADS:
         raise ValueError(f"set_num_threads takes a whole number from 1 to {MAX_THREADS}, got {count!r}")
     if count > 1 and not PARALLEL:
         warn("hybridml: parallel loops need Linux; they run on one thread here")
         count = 1
-    _wanted = count
+    config.change("num_threads", count)
+
+
+def _resize(count: int | None) -> None:
+    """Changes the threads of the pool, if there is one by now; None: to the default."""
     if _instance is not None:
-        _instance.resize(count)
+        _instance.resize(_requested() if count is None or not PARALLEL else count)
+
+
+config.on_change["num_threads"] = _resize
 
 
 def control() -> int:
@@ -109,19 +115,16 @@ def run(function: int, argument: int, total: int, granule: int) -> None:
     pool.parallel(pool.block, function, argument, total, granule)
 
 
-_wanted: int | None = None
-
-
 def _requested() -> int:
     """The thread count before there is a pool."""
-    return _default_count() if _wanted is None else _wanted
+    return (config.changed("num_threads") if PARALLEL else None) or _default_count()
 
 
 @once
 def _default_count() -> int:
     if not PARALLEL:
         return 1
-    asked = config.read().num_threads
+    asked = config.initial("num_threads")
     return cores() if asked is None else asked
 
 

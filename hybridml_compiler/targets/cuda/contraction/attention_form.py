@@ -90,7 +90,7 @@ class Attention:
         self.scores = self._scores()
         self.weights = self.numbers[2][0]
         demand(min(self.scores, self.weights) >= self.given and self._is_handed_on(one, two))
-        tf32 = config.read().tf32
+        tf32 = config.field("tf32")
         tensors = {tensor_type(form, tf32=tf32) for form in (self.one, self.two)}
         self.tensor = tensors.pop() if len(tensors) == 1 else ""
 

@@ -59,7 +59,7 @@ def emit_call(spec: KernelSpec, *, wide: bool = True) -> list[CallSource]:
     operands begin. Where there are two, the last operand of the first is new memory, which the second begins with."""
     call, epilogue = (spec.call, spec.epilogue) if isinstance(spec, Fused) else (spec, None)
     assert isinstance(call, Product | Convolution)
-    return sources_of(call, epilogue, tile_for(contraction_of(call), tf32=config.read().tf32), wide=wide)
+    return sources_of(call, epilogue, tile_for(contraction_of(call), tf32=config.field("tf32")), wide=wide)
 
 
 def call_steps(spec: KernelSpec, wide: bool) -> RegionSource:

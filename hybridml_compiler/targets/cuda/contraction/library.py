@@ -44,7 +44,7 @@ def is_left_to_library(spec: KernelSpec) -> bool:
         return False
     if call is spec:
         return True
-    kind = tensor_type(contraction_of(call), tf32=config.read().tf32)
+    kind = tensor_type(contraction_of(call), tf32=config.field("tf32"))
     ours, theirs = _DOUBLE if call.dtype.itemsize > 4 else _RATES[kind]
     passes = 2 * call.result[0] * call.result[1] * (call.stored or (call.dtype,))[0].itemsize / _BYTES
     return call.flops / theirs + _LAUNCH + passes < call.flops / ours

@@ -39,7 +39,7 @@ def library_convolution(call: Convolution, result: np.dtype | None = None) -> Co
     dtype, where that is another than that of the sums."""
     if call.flops < _LIBRARY_FLOPS or call.dtype.kind != "f" or min(call.a.strides) < 0:
         return None
-    weights, tf32 = is_of_weights(call), config.read().tf32
+    weights, tf32 = is_of_weights(call), config.field("tf32")
     if weights and call.stored is None and not tf32:
         return None
     n, y, x, g, c = call.a.strides

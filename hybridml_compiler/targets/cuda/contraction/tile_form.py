@@ -110,7 +110,7 @@ def _classified(fusion: TileFusion) -> Form:
     for maker in makers:
         _demand((maker.form.matrices, maker.form.m, maker.form.n) == (first.matrices, first.m, first.n))
     forms = [*(maker.form for maker in makers), *(reader.form for reader in readers)]
-    tensors = {tensor_type(form, tf32=config.read().tf32) for form in forms}
+    tensors = {tensor_type(form, tf32=config.field("tf32")) for form in forms}
     _demand(len(tensors) == 1)
     form = Form(tuple(makers), tuple(readers), given, first.m, first.n, tensors.pop())
     for reader in readers:

@@ -57,7 +57,7 @@ DIRECT = Algorithm("direct", tiling_of, DirectConvolution, prepares=(emit_pixels
 @once
 def own_algorithm(convolution: Convolution, cpu: CpuSpec) -> tuple[Algorithm, Plan] | None:
     """(algorithm, its plan) of our own for a convolution; None where a loop nest must compute it."""
-    if not cpu.registers:
+    if not cpu.registers or "convolutions" in cpu.without:
         return None
     for algorithm in _algorithms(convolution):
         plan = algorithm.accepts(convolution.with_images(IMAGES), _machine(cpu))

@@ -37,7 +37,7 @@ def format_on(product: Product, cpu: CpuSpec) -> Format:
 def own_blocking(product: Product, cpu: CpuSpec) -> Blocking | Gemv | Axpys | None:
     """The blocking of our own product; None where BLAS computes it."""
     bits = cpu.vector_bits
-    if not cpu.registers:
+    if not cpu.registers or ("products" in cpu.without and _has_blas(product, cpu)):
         return None
     updates = axpys_of(product, bits // 8, cpu.cores)
     if updates is not None:
@@ -142,9 +142,14 @@ def product_source(product: Product, cpu: CpuSpec, parts: Sequence[str] = ()) ->
 
 def computes(product: Product, cpu: CpuSpec) -> bool:
     """Whether there is a kernel for a product: our own, or BLAS."""
-    if own_blocking(product, cpu) is not None:
-        return True
-    return product.dtype.kind == "f" and (blas.gemm_symbols() is not None if cpu.blas is None else cpu.blas)
+    return own_blocking(product, cpu) is not None or _has_blas(product, cpu)
+
+
+def _has_blas(product: Product, cpu: CpuSpec) -> bool:
+    """Whether BLAS can compute a product, of operands as wide as it."""
+    if product.dtype.kind != "f" or product.stored is not None:
+        return False
+    return blas.gemm_symbols() is not None if cpu.blas is None else cpu.blas
 
 
 PRODUCT = CallKind(
