@@ -55,7 +55,7 @@ class DCGAN(nn.Module):
         for module in self.modules():
             if isinstance(module, nn.Conv2d | nn.ConvTranspose2d):
                 nn.init.normal_(module.weight, 0.0, 0.02)
-            elif isinstance(module, nn.BatchNorm2d):
+            elif isinstance(module, nn.BatchNorm2d) and module.weight is not None:
                 nn.init.normal_(module.weight, 1.0, 0.02)
 
     def forward(self, noise: Tensor) -> Tensor:

@@ -154,9 +154,7 @@ class Inception3(nn.Module):
     to `width`, the channels of the first convolution, an even number.
     """
 
-    def __init__(
-        self, num_classes: int = 1000, aux_logits: bool = True, dropout: float = 0.5, width: int = 32
-    ) -> None:
+    def __init__(self, num_classes: int = 1000, aux_logits: bool = True, dropout: float = 0.5, width: int = 32) -> None:
         super().__init__()
         self.Conv2d_1a_3x3 = BasicConv2d(3, width, 3, stride=2)
         self.Conv2d_2a_3x3 = BasicConv2d(width, width, 3)

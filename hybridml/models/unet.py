@@ -32,7 +32,7 @@ class UNet(nn.Module):
     ) -> None:
         super().__init__()
         widths = [width << level for level in range(depth + 1)]
-        self.down = nn.ModuleList(_double(a, b) for a, b in zip([in_channels, *widths], widths))
+        self.down = nn.ModuleList(_double(a, b) for a, b in zip([in_channels, *widths[:-1]], widths, strict=True))
         self.pool = nn.MaxPool2d(2)
         self.dropout = nn.Dropout(dropout)
         self.up = nn.ModuleList(nn.ConvTranspose2d(2 * w, w, 2, stride=2) for w in reversed(widths[:-1]))
@@ -50,7 +50,7 @@ class UNet(nn.Module):
             x = self.dropout(x) if level >= len(self.up) - 1 else x
             shortcuts.append(x)
         shortcuts.pop()
-        for up, merge in zip(self.up, self.merge):
+        for up, merge in zip(self.up, self.merge, strict=True):
             x = up(x)
             x = merge(hybridml.cat([_cropped(shortcuts.pop(), x.shape[2], x.shape[3]), x], 1))
         return self.head(x)
