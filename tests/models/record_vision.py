@@ -124,7 +124,7 @@ def _narrowed(model: Any, share: int, classes: int) -> Any:
 def _peers(name: str) -> tuple[Any, Any]:
     """An architecture in PyTorch: of the published size on device "meta", and of the small size."""
     import torch
-    import torchvision  # type: ignore[import-untyped]
+    import torchvision
 
     from hybridml_examples.in_torch import in_torch
 
