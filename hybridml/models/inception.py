@@ -10,7 +10,7 @@ from hybridml.nn import functional as F
 
 
 class InceptionOutputs(NamedTuple):
-    """What the network returns in training: logits (n, num_classes) of its head, and of the auxiliary one."""
+    """The results of the network in training: logits (n, num_classes) of its head, and of the auxiliary one."""
 
     logits: Tensor
     aux_logits: Tensor

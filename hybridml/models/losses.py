@@ -7,7 +7,7 @@ replaced, is the same loss in PyTorch.
 from __future__ import annotations
 
 import hybridml
-from hybridml import Tensor, func, nn
+from hybridml import Tensor, nn
 from hybridml.nn import functional as F
 
 
@@ -35,7 +35,8 @@ def both_players(model: nn.Module, noise: Tensor, images: Tensor) -> Tensor:
     player = model.discriminator
     made = model(noise)
     constant = {name: weight.detach() for name, weight in player.named_parameters()}
-    real, generated, taken = player(images), player(made.detach()), func.functional_call(player, constant, (made,))
+    real, generated = player(images), player(made.detach())
+    taken = hybridml.func.functional_call(player, constant, (made,))
     ones = hybridml.ones_like(real)
     judged = F.binary_cross_entropy_with_logits(real, ones)
     judged = judged + F.binary_cross_entropy_with_logits(generated, hybridml.zeros_like(generated))
