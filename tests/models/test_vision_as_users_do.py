@@ -40,7 +40,7 @@ def test_summaries_of_published_sizes(name: str) -> None:
         assert found.flops / 2e9 == pytest.approx(MULTIPLY_ADDS[name], rel=0.07)
 
 
-@pytest.mark.parametrize("name", ["alexnet", "inception_v3", "mobilenet_v1", "unet", "vae"])
+@pytest.mark.parametrize("name", ["alexnet", "mobilenet_v1", "unet", "vae"])
 def test_a_traced_model_follows_its_mode(name: str) -> None:
     """Dropout draws what it draws eagerly, and running statistics move alike."""
     model, batch = small(name)
@@ -66,7 +66,7 @@ def test_files_of_weights(name: str, tmp_path: Path) -> None:
         np.testing.assert_array_equal(loaded.state_dict()[key].numpy(), value.numpy())
 
 
-@pytest.mark.parametrize("name", ["unet", "vit_b_16"])
+@pytest.mark.parametrize("name", ["unet"])
 def test_mixed_precision_steps(name: str) -> None:
     def step(*batch: hm.Tensor) -> hm.Tensor:
         model.zero_grad()
