@@ -26,7 +26,7 @@ BUDGETS = {
     "hybridml": Budget(
         86040,
         "figures, heads and tables of pages in one form, for text and HTML (390, in place of four templates); "
-        "published architectures (260), ten of images (810); "
+        "published architectures (260), ten of images (810), ten of images (810); "
         "examples of hm.cuda, constraints and models (150), switch (45), checkpoint by PyTorch's place (30); "
         "powers of NumPy's scalars by their operator, numbers beside elements (30); "
         "refusals of parametrizations before anything changes (50); "
