@@ -36,14 +36,38 @@ class Architecture(NamedTuple):
 
 
 _SMALL_IMAGES = {"side": 64, "classes": 10}
+_SMALLEST_IMAGES = {"side": 32, "classes": 10}
 
 # fmt: off
 ARCHITECTURES: dict[str, Architecture] = {
     # Vision
+    "alexnet": Architecture("alexnet", 61_100_840, "torchvision", batches.labelled_images, "classification", 1,
+                            {"num_classes": 10, "width": 4}, _SMALL_IMAGES),
+    "vgg16": Architecture("vgg", 138_357_544, "torchvision", batches.labelled_images, "classification", 1,
+                          {"num_classes": 10, "width": 4}, _SMALLEST_IMAGES),
+    "vgg19": Architecture("vgg", 143_667_240, "torchvision", batches.labelled_images, "classification", 1,
+                          {"num_classes": 10, "width": 4}, _SMALLEST_IMAGES),
+    "inception_v3": Architecture("inception", 27_161_264, "torchvision", batches.large_images, "with_auxiliary", 1,
+                                 {"num_classes": 10, "width": 2}, {"classes": 10}),
     "resnet18": Architecture("resnet", 11_689_512, "torchvision", batches.labelled_images, "classification", 1,
                              {"num_classes": 10, "width": 8}, _SMALL_IMAGES),
     "resnet50": Architecture("resnet", 25_557_032, "torchvision", batches.labelled_images, "classification", 1,
                              {"num_classes": 10, "width": 8}, _SMALL_IMAGES),
+    "mobilenet_v1": Architecture("mobilenet", 4_231_976, "Keras, trainable ones (paper: 4.2 million)",
+                                 batches.labelled_images, "classification", 1,
+                                 {"num_classes": 10, "width_mult": 0.25}, _SMALLEST_IMAGES),
+    "mobilenet_v2": Architecture("mobilenet", 3_504_872, "torchvision", batches.labelled_images, "classification", 1,
+                                 {"num_classes": 10, "width_mult": 0.25}, _SMALLEST_IMAGES),
+    "vit_b_16": Architecture("vision_transformer", 86_567_656, "torchvision", batches.labelled_images,
+                             "classification", 1,
+                             {"num_classes": 10, "image_size": 32, "patch_size": 8, "num_layers": 2, "num_heads": 2,
+                              "hidden_dim": 32, "mlp_dim": 64}, _SMALLEST_IMAGES),
+    "unet": Architecture("unet", 31_030_658, "its layers in the paper, which gives no count", batches.labelled_pixels,
+                         "classification", 1, {"width": 4, "depth": 2}, {"side": 44, "depth": 2}),
+    "dcgan": Architecture("dcgan", 6_342_272, "PyTorch's examples: 3,576,704 and 2,765,568", batches.noise_and_images,
+                          "both_players", 1, {"latent": 8, "width": 4}, {"latent": 8}),
+    "vae": Architecture("vae", 652_824, "PyTorch's examples", batches.digits, "variational", 1,
+                        {"pixels": 64, "hidden": 16, "latent": 4}, {"pixels": 64}),
     # Speech, text and ratings
 }
 # fmt: on

@@ -197,3 +197,35 @@ def test_narrow_images_of_any_number() -> None:
         got, expected = traced(x).astype(hm.float32), layer(x).astype(hm.float32)
         np.testing.assert_allclose(got.detach().numpy(), expected.detach().numpy(), rtol=2e-2, atol=2e-2)
     assert traced.cache_info().compiles == 2, traced.retraces
+
+
+@pytest.mark.parametrize("before", [F.relu, lambda x: F.conv2d(x, hm.ones((16, 16, 1, 1), dtype=hm.bfloat16))])
+def test_a_convolution_reads_what_was_rounded_before_it_was_kept_wide(before: Callable[[hm.Tensor], hm.Tensor]) -> None:
+    """Its operand has to be in memory as it was rounded, too, where something else needs it in float32."""
+
+    def both(x: hm.Tensor, w: hm.Tensor) -> tuple[hm.Tensor, hm.Tensor]:
+        wide = before(x).to(hm.float32)
+        return wide, F.conv2d(wide, w.to(hm.float32))
+
+    rng = np.random.default_rng(0)
+    x, w = (hm.asarray(rng.integers(-4, 5, shape)).to(hm.bfloat16) for shape in ((2, 16, 30, 30), (16, 16, 3, 3)))
+    for got, expected in zip(hm.trace(both)(x, w), both(x, w), strict=True):
+        np.testing.assert_array_equal(got.numpy(), expected.numpy())
+
+
+def test_mixed_precision_steps_of_two_convolutions() -> None:
+    """The gradient of a weight reads in float32 what the convolution before it rounded."""
+
+    def step(x: hm.Tensor) -> list[hm.Tensor]:
+        with hm.autocast("cpu", dtype=hm.bfloat16):
+            y = model(x)
+        model.zero_grad()
+        y.square().mean().backward()
+        return [y, *(p.grad for p in model.parameters())]
+
+    hm.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Conv2d(4, 4, 3))
+    x = hm.rand(4, 1, 44, 44)
+    expected = [t.detach().to(hm.float32).numpy().copy() for t in step(x)]
+    for got, right in zip(hm.trace(step)(x), expected, strict=True):
+        np.testing.assert_allclose(got.detach().to(hm.float32).numpy(), right, rtol=2e-2, atol=2e-2 * abs(right).max())

@@ -86,6 +86,10 @@ class _Round:
         if target is None:
             target = Group([node], set(reads), set(inlined), reasons=[f"{name}: {self.materialised[node]}"])
             target.call = self._library_call(node)
+            if target.call is not None:  # it reads narrow operands below casts that are in memory as well
+                operands = {x for x in target.call[1:] if x not in self.computed}
+                target.reads |= operands
+                needs |= {owner[x] for x in operands if x in owner}
             if target.call is not None and target.call[1] in self.computed:
                 target.reasons.append(f"prologue: {self.computed[target.call[1]]}")
             self.number[target] = len(self.groups)
