@@ -1,0 +1,163 @@
+"""GNMT v2: Google's translation system (Wu et al. 2016) as NVIDIA and MLPerf train it, with their layers' names.
+
+There are 4 + 4 layers of LSTMs in place of 8 + 8, and what the first decoder layer attends to goes to all that follow.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import hybridml as hm
+from hybridml import Tensor, nn
+from hybridml.nn import functional as F
+from hybridml.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from .decoding import beam, greedy
+
+State = tuple[Tensor, ...]
+
+
+class BahdanauAttention(nn.Module):
+    """Queries (n, t, width), keys (n, s, width) and padding (n, s) -> contexts (n, t, width).
+
+    Attention by sums (Bahdanau et al. 2015), its vector normalised (Salimans and Kingma 2016).
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.linear_q = nn.Linear(width, width, bias=False)
+        self.linear_k = nn.Linear(width, width, bias=False)
+        self.linear_att = nn.Parameter(hm.empty((width,)).uniform_(-0.1, 0.1))
+        self.normalize_scalar = nn.Parameter(hm.full((1,), width**-0.5))
+        self.normalize_bias = nn.Parameter(hm.zeros((width,)))
+
+    def forward(self, query: Tensor, keys: Tensor, padding: Tensor) -> Tensor:
+        sums = self.linear_q(query)[:, :, None] + self.linear_k(keys)[:, None] + self.normalize_bias
+        direction = self.linear_att / self.linear_att.norm() * self.normalize_scalar
+        scores = F.tanh(sums) @ direction
+        return F.softmax(scores.masked_fill(padding[:, None], -65504.0), -1) @ keys
+
+
+class Encoder(nn.Module):
+    """Sentences (n, s), their lengths (n,) -> features (n, s, width)."""
+
+    def __init__(self, embedder: nn.Embedding, layers: int, dropout: float) -> None:
+        super().__init__()
+        width = embedder.weight.shape[1]
+        self.embedder = embedder
+        sizes = [width, 2 * width, *[width] * (layers - 2)]
+        self.rnn_layers = nn.ModuleList(
+            [nn.LSTM(inputs, width, batch_first=True, bidirectional=i == 0) for i, inputs in enumerate(sizes)]
+        )
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, source: Tensor, lengths: Tensor) -> Tensor:
+        # Backwards, a sentence starts at its own end.
+        packed = pack_padded_sequence(self.dropout(self.embedder(source)), lengths, True, enforce_sorted=False)
+        x, _ = pad_packed_sequence(self.rnn_layers[0](packed)[0], True, total_length=source.shape[1])
+        x, _ = self.rnn_layers[1](self.dropout(x))
+        for layer in self.rnn_layers[2:]:
+            x = layer(self.dropout(x))[0] + x
+        return x
+
+
+class RecurrentAttention(nn.Module):
+    """The first layer of the decoder, and what its states attend to: (n, t, width) -> twice (n, t, width), and its state."""
+
+    def __init__(self, width: int, dropout: float) -> None:
+        super().__init__()
+        self.rnn = nn.LSTM(width, width, batch_first=True)
+        self.attn = BahdanauAttention(width)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, state: Any, keys: Tensor, padding: Tensor) -> tuple[Tensor, Tensor, Any]:
+        x, state = self.rnn(self.dropout(x), state)
+        return x, self.attn(x, keys, padding), state
+
+
+class Decoder(nn.Module):
+    """Translations (n, t) and the encoder's features (n, s, width) -> logits of the next tokens (n, t, vocab_size)."""
+
+    def __init__(self, embedder: nn.Embedding, layers: int, dropout: float) -> None:
+        super().__init__()
+        vocab_size, width = embedder.weight.shape
+        self.embedder = embedder
+        self.att_rnn = RecurrentAttention(width, dropout)
+        self.rnn_layers = nn.ModuleList([nn.LSTM(2 * width, width, batch_first=True) for _ in range(layers - 1)])
+        self.classifier = nn.Linear(width, vocab_size)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, target: Tensor, keys: Tensor, padding: Tensor, states: Any) -> tuple[Tensor, list[Any]]:
+        """Logits, and the states (h, c) of the layers to go on from."""
+        x, context, first = self.att_rnn(self.embedder(target), states[0], keys, padding)
+        ends = [first]
+        for i, layer in enumerate(self.rnn_layers):
+            y, end = layer(self.dropout(hm.cat([x, context], 2)), states[i + 1])
+            x = y if i == 0 else y + x
+            ends.append(end)
+        return self.classifier(x), ends
+
+
+class GNMT(nn.Module):
+    """Sentences (n, s), their lengths (n,), and translations (n, t) -> logits of the next tokens (n, t, vocab_size).
+
+    One table of tokens serves both languages. The default vocabulary is that of MLPerf, whose model has 160,671,297 parameters.
+    """
+
+    def __init__(self, vocab_size: int = 32320, width: int = 1024, layers: int = 4, dropout: float = 0.2) -> None:
+        super().__init__()
+        embedder = nn.Embedding(vocab_size, width, padding_idx=0)
+        self.encoder = Encoder(embedder, layers, dropout)
+        self.decoder = Decoder(embedder, layers, dropout)
+        for name, parameter in self.named_parameters():
+            if "attn" not in name:
+                nn.init.uniform_(parameter, -0.1, 0.1)
+
+    def encode(self, source: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """What the decoder looks at: features of the source (n, s, width), and which of them are padding (n, s)."""
+        padding = hm.arange(source.shape[1], device=source.device) >= lengths[:, None].to(source.device)
+        return self.encoder(source, lengths), padding
+
+    def forward(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
+        states = [None] * (1 + len(self.decoder.rnn_layers))
+        return self.decoder(target, *self.encode(source, lengths), states)[0]
+
+    def start(self, source: Tensor, lengths: Tensor) -> State:
+        """The first state of `decoding`: what the decoder looks at, then h and c (n, width) of its layers."""
+        keys, padding = self.encode(source, lengths)
+        zeros = keys.new_zeros((source.shape[0], keys.shape[2]))
+        return keys, padding, *[zeros] * (2 * (1 + len(self.decoder.rnn_layers)))
+
+    def step(self, written: Tensor, t: int, state: State) -> tuple[Tensor, State]:
+        """A step of `decoding`: position t alone, by the states of the layers."""
+        keys, padding, *kept = state
+        states = [(h[None], c[None]) for h, c in zip(kept[::2], kept[1::2], strict=True)]
+        logits, states = self.decoder(written[:, t, None], keys, padding, states)
+        return logits[:, 0], (keys, padding, *[x[0] for pair in states for x in pair])
+
+    @hm.no_grad()
+    def greedy(self, source: Tensor, lengths: Tensor, length: int, start: int = 1, end: int = 2) -> Tensor:
+        """Translations (n, length) of source (n, s) by the most likely token each time. Call `eval()` before."""
+        return greedy(self.step, self.start(source, lengths), hm.full_like(source[:, 0], start), length, end)
+
+    @hm.no_grad()
+    def beam(
+        self, source: Tensor, lengths: Tensor, length: int, start: int = 1, end: int = 2, width: int = 5, alpha: float = 0.6
+    ) -> Tensor:
+        """Translations (n, length) of source (n, s), each the best of `width`. Call `eval()` before."""
+        starts = hm.full_like(source[:, 0], start)
+        return beam(self.step, self.start(source, lengths), starts, length, end, width, alpha)
+
+
+def gnmt(**options: Any) -> GNMT:
+    """GNMT v2; options are those of `GNMT`.
+
+    >>> import hybridml as hm
+    >>> model = gnmt(vocab_size=20, width=16).eval()
+    >>> source, lengths = hm.ones((2, 6), dtype="int64"), hm.tensor([6, 3])
+    >>> model(source, lengths, source[:, :5]).shape
+    (2, 5, 20)
+    >>> model.beam(source, lengths, 7).shape
+    (2, 7)
+    """
+    return GNMT(**options)
