@@ -46,17 +46,15 @@ def beam(step: Step, state: State, starts: Tensor, length: int, end: int, width:
     firsts = hm.arange(n, device=starts.device)[:, None] * width
     going = hm.ones_like(written[:, 0])
     counts = hm.zeros_like(going)
-    scores = hm.zeros((n, width), device=starts.device)
+    scores = hm.full((n, width), -math.inf, device=starts.device)
+    scores[:, 0] = 0.0  # the others are copies of the first one
     for t in range(length):
         logits, state = step(written, t, state)
         steps = F.log_softmax(logits.float(), -1)
         padding = hm.arange(steps.shape[1], device=starts.device) == 0
         ended = hm.where(padding, 0.0, -math.inf)
         totals = scores.reshape(-1, 1) + hm.where(going[:, None] > 0, steps, ended)
-        totals = totals.reshape(n, width, -1)
-        if t == 0:  # the translations are still the same one
-            totals = totals[:, :1]
-        vocab_size = totals.shape[2]
+        vocab_size = totals.shape[1]
         scores, places = hm.topk(totals.reshape(n, -1), width)
         order = (firsts + places // vocab_size).reshape(-1)
         token = (places % vocab_size).reshape(-1)

@@ -48,10 +48,11 @@ class Encoder(nn.Module):
         super().__init__()
         self.convolutions = nn.ModuleList([_normalised(width, width, "relu") for _ in range(3)])
         self.lstm = nn.LSTM(width, width // 2, batch_first=True, bidirectional=True)
+        self.dropout = nn.Dropout(0.5)
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         for layer in self.convolutions:
-            x = F.dropout(F.relu(layer(x)), 0.5, self.training)
+            x = self.dropout(F.relu(layer(x)))
         packed = pack_padded_sequence(x.transpose(1, 2), lengths, True, enforce_sorted=False)
         return pad_packed_sequence(self.lstm(packed)[0], True, total_length=x.shape[2])[0]
 
@@ -62,10 +63,11 @@ class Prenet(nn.Module):
     def __init__(self, mels: int, width: int) -> None:
         super().__init__()
         self.layers = nn.ModuleList([LinearNorm(inputs, width) for inputs in (mels, width)])
+        self.dropout = 0.5
 
     def forward(self, x: Tensor) -> Tensor:
         for layer in self.layers:
-            x = F.dropout(F.relu(layer(x)), 0.5, True)
+            x = F.dropout(F.relu(layer(x)), self.dropout, True)
         return x
 
 
@@ -111,6 +113,7 @@ class Decoder(nn.Module):
         self.decoder_rnn = nn.LSTMCell(width + features, width)
         self.linear_projection = LinearNorm(width + features, mels, bias=True)
         self.gate_layer = LinearNorm(width + features, 1, bias=True, gain="sigmoid")
+        self.dropout = nn.Dropout(0.1)
 
     def start(self, memory: Tensor) -> State:
         """States of both cells, what is attended to first, its weights and their sum."""
@@ -122,10 +125,10 @@ class Decoder(nn.Module):
         """One step: what the prenet makes of a frame, (n, prenet) -> (n, width + features), of which the next frame is made."""
         query, query_cell, hidden, cell, context, weights, sums = state
         query, query_cell = self.attention_rnn(hm.cat([x, context], 1), (query, query_cell))
-        query = F.dropout(query, 0.1, self.training)
+        query = self.dropout(query)
         context, weights = self.attention_layer(query, memory, keys, padding, weights, sums)
         hidden, cell = self.decoder_rnn(hm.cat([query, context], 1), (hidden, cell))
-        hidden = F.dropout(hidden, 0.1, self.training)
+        hidden = self.dropout(hidden)
         return hm.cat([hidden, context], 1), (query, query_cell, hidden, cell, context, weights, sums + weights)
 
     def forward(self, memory: Tensor, padding: Tensor, mel: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -169,11 +172,12 @@ class Postnet(nn.Module):
         self.convolutions = nn.ModuleList(
             [_normalised(sizes[i], sizes[i + 1], "linear" if i == 4 else "tanh") for i in range(5)]
         )
+        self.dropout = nn.Dropout(0.5)
 
     def forward(self, x: Tensor) -> Tensor:
         for i, layer in enumerate(self.convolutions):
             y = layer(x)
-            x = F.dropout(y if i == 4 else F.tanh(y), 0.5, self.training)
+            x = self.dropout(y if i == 4 else F.tanh(y))
         return x
 
 
