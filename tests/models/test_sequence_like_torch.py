@@ -39,9 +39,9 @@ def test_the_same_weights_give_the_same_outputs_and_gradients(name: str) -> None
         np.testing.assert_allclose(found[part], recorded[part], rtol=1e-9, atol=1e-9)
     assert found["gradients"].keys() == recorded["gradients"].keys()
     for path, parameter in model.named_parameters():
-        # What a sum of products of this length may be off by, in parts of what the gradients of all weights may be.
+        # Gradients of what normalisation or a softmax takes away again are noise around zero.
         size = np.linalg.norm(parameter.grad.numpy()) * np.linalg.norm(value(path, parameter.shape))
-        assert found["gradients"][path] == pytest.approx(recorded["gradients"][path], rel=0, abs=1e-9 * size), path
+        assert found["gradients"][path] == pytest.approx(recorded["gradients"][path], rel=0, abs=1e-9 * size + 1e-13), path
 
 
 DECODERS = [name for name in NAMES if RECORDS[name]["decoded"]]
