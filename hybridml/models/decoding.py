@@ -1,8 +1,8 @@
 """Searches for a translation, token by token: the most likely one each time, or the best of several kept side by side.
 
-Both call `step(written, t, state)`, with the tokens so far (rows, length + 1) of which t is the last one, and a tuple of
-tensors (rows, ...) that a decoder keeps. It returns logits (rows, vocab_size) of the next tokens and the new state. After
-the token `end` comes padding, 0.
+Both call `step(written, t, state)`, with the tokens so far (rows, length + 1) of which t is the last one, and what a
+decoder keeps, (k, rows, ...). It returns logits (rows, vocab_size) of the next tokens and the new state. After the token
+`end` comes padding, 0.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ import hybridml as hm
 from hybridml import Tensor
 from hybridml.nn import functional as F
 
-State = tuple[Tensor, ...]
-Step = Callable[[Tensor, int, State], tuple[Tensor, State]]
+Step = Callable[[Tensor, int, Tensor], tuple[Tensor, Tensor]]
 
 
-def greedy(step: Step, state: State, starts: Tensor, length: int, end: int) -> Tensor:
+def greedy(step: Step, state: Tensor, starts: Tensor, length: int, end: int) -> Tensor:
     """The most likely token each time: starts (n,) -> translations (n, length)."""
     written = starts.new_zeros((starts.shape[0], length + 1))
     written[:, 0] = starts
@@ -33,14 +32,13 @@ def greedy(step: Step, state: State, starts: Tensor, length: int, end: int) -> T
     return written[:, 1:]
 
 
-def beam(step: Step, state: State, starts: Tensor, length: int, end: int, width: int, alpha: float) -> Tensor:
+def beam(step: Step, state: Tensor, starts: Tensor, length: int, end: int, width: int, alpha: float) -> Tensor:
     """The best of `width` translations kept side by side: starts (n,) -> (n, length).
 
-    `state` has the rows of `starts`. The logarithm of the likelihood of a translation of l tokens is divided by
+    The step sees `width` rows for each start, side by side. The logarithm of the likelihood of a translation of l tokens is divided by
     ((5 + l) / 6)**alpha, as in Wu et al. 2016.
     """
     n = starts.shape[0]
-    state = tuple(x.repeat_interleave(width, 0) for x in state)
     written = starts.new_zeros((n * width, length + 1))
     written[:, 0] = starts.repeat_interleave(width)
     firsts = hm.arange(n, device=starts.device)[:, None] * width
@@ -58,7 +56,7 @@ def beam(step: Step, state: State, starts: Tensor, length: int, end: int, width:
         scores, places = hm.topk(totals.reshape(n, -1), width)
         order = (firsts + places // vocab_size).reshape(-1)
         token = (places % vocab_size).reshape(-1)
-        state = tuple(x[order] for x in state)
+        state = state[:, order]
         written = written[order]
         written[:, t + 1] = token
         counts = counts[order] + going[order]

@@ -7,7 +7,8 @@ from typing import Any
 import hybridml as hm
 from hybridml import Tensor, nn
 from hybridml.nn import functional as F
-from hybridml.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from .both_ways import BothWays
 
 
 class BatchRNN(nn.Module):
@@ -19,14 +20,13 @@ class BatchRNN(nn.Module):
     def __init__(self, inputs: int, width: int, normalised: bool) -> None:
         super().__init__()
         self.batch_norm = nn.BatchNorm1d(inputs) if normalised else nn.Identity()
-        self.rnn = nn.GRU(inputs, width, batch_first=True, bidirectional=True)
+        self.rnn = BothWays(nn.GRU, inputs, width)
 
-    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+    def forward(self, x: Tensor, lengths: Tensor, mask: Tensor) -> Tensor:
         n, t, inputs = x.shape
         x = self.batch_norm(x.reshape(n * t, inputs)).reshape(n, t, inputs)
-        packed = pack_padded_sequence(x, lengths, True, enforce_sorted=False)
-        y, _ = pad_packed_sequence(self.rnn(packed)[0], True, total_length=t)
-        return y.reshape(n, t, 2, -1).sum(2)
+        onward, backward = self.rnn(x, lengths)
+        return (onward + backward) * mask
 
 
 class DeepSpeech2(nn.Module):
@@ -53,12 +53,13 @@ class DeepSpeech2(nn.Module):
         lengths = (lengths + 1) // 2
         x = self.conv1(spectrograms[:, None])
         n, _, _, t = x.shape
-        mask = (hm.arange(t, device=x.device) < lengths[:, None].to(x.device))[:, None, None]
+        inside = hm.arange(t, device=x.device) < lengths[:, None]
+        mask = inside[:, None, None]
         x = F.hardtanh(self.bn1(x * mask), 0.0, 20.0) * mask
         x = F.hardtanh(self.bn2(self.conv2(x) * mask), 0.0, 20.0) * mask
         x = x.permute(0, 3, 1, 2).reshape(n, t, -1)
         for layer in self.rnns:
-            x = layer(x, lengths)
+            x = layer(x, lengths, inside[:, :, None])
         x = self.batch_norm(x.reshape(n * t, -1)).reshape(n, t, -1)
         return self.fc(x), lengths
 
@@ -72,7 +73,7 @@ class DeepSpeech2(nn.Module):
         best = logits.argmax(-1)
         n, t = best.shape
         before = hm.cat([hm.zeros_like(best[:, :1]), best[:, :-1]], 1)
-        inside = hm.arange(t, device=best.device) < lengths[:, None].to(best.device)
+        inside = hm.arange(t, device=best.device) < lengths[:, None]
         kept = (best != before) & (best != 0) & inside
         # The k-th that is kept goes to column k, all others to a column that is dropped.
         places = hm.where(kept, kept.cumsum(1) - 1, t)

@@ -1,4 +1,4 @@
-"""GNMT v2: Google's translation system (Wu et al. 2016) as NVIDIA and MLPerf train it, with their layers' names.
+"""GNMT v2: Google's translation system (Wu et al. 2016) as NVIDIA and MLPerf train it.
 
 There are 4 + 4 layers of LSTMs in place of 8 + 8, and what the first decoder layer attends to goes to all that follow.
 """
@@ -10,11 +10,9 @@ from typing import Any
 import hybridml as hm
 from hybridml import Tensor, nn
 from hybridml.nn import functional as F
-from hybridml.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from .both_ways import BothWays
 from .decoding import beam, greedy
-
-State = tuple[Tensor, ...]
 
 
 class BahdanauAttention(nn.Module):
@@ -45,16 +43,13 @@ class Encoder(nn.Module):
         super().__init__()
         width = embedder.weight.shape[1]
         self.embedder = embedder
-        sizes = [width, 2 * width, *[width] * (layers - 2)]
-        self.rnn_layers = nn.ModuleList(
-            [nn.LSTM(inputs, width, batch_first=True, bidirectional=i == 0) for i, inputs in enumerate(sizes)]
-        )
+        self.rnn_layers = nn.ModuleList([BothWays(nn.LSTM, width, width)])
+        for i in range(1, layers):
+            self.rnn_layers.append(nn.LSTM(2 * width if i == 1 else width, width, batch_first=True))
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, source: Tensor, lengths: Tensor) -> Tensor:
-        # Backwards, a sentence starts at its own end.
-        packed = pack_padded_sequence(self.dropout(self.embedder(source)), lengths, True, enforce_sorted=False)
-        x, _ = pad_packed_sequence(self.rnn_layers[0](packed)[0], True, total_length=source.shape[1])
+        x = hm.cat(self.rnn_layers[0](self.dropout(self.embedder(source)), lengths), 2)
         x, _ = self.rnn_layers[1](self.dropout(x))
         for layer in self.rnn_layers[2:]:
             x = layer(self.dropout(x))[0] + x
@@ -115,30 +110,29 @@ class GNMT(nn.Module):
 
     def encode(self, source: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """What the decoder looks at: features of the source (n, s, width), and which of them are padding (n, s)."""
-        padding = hm.arange(source.shape[1], device=source.device) >= lengths[:, None].to(source.device)
+        padding = hm.arange(source.shape[1], device=source.device) >= lengths[:, None]
         return self.encoder(source, lengths), padding
 
     def forward(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
         states = [None] * (1 + len(self.decoder.rnn_layers))
         return self.decoder(target, *self.encode(source, lengths), states)[0]
 
-    def start(self, source: Tensor, lengths: Tensor) -> State:
-        """The first state of `decoding`: what the decoder looks at, then h and c (n, width) of its layers."""
-        keys, padding = self.encode(source, lengths)
-        zeros = keys.new_zeros((source.shape[0], keys.shape[2]))
-        return keys, padding, *[zeros] * (2 * (1 + len(self.decoder.rnn_layers)))
+    def searched(self, source: Tensor, lengths: Tensor, copies: int) -> tuple[Any, Tensor]:
+        """The step of `decoding` and its first state: h and c of the decoder's layers, (2 layers, n copies, width)."""
+        keys, padding = (x.repeat_interleave(copies, 0) for x in self.encode(source, lengths))
 
-    def step(self, written: Tensor, t: int, state: State) -> tuple[Tensor, State]:
-        """A step of `decoding`: position t alone, by the states of the layers."""
-        keys, padding, *kept = state
-        states = [(h[None], c[None]) for h, c in zip(kept[::2], kept[1::2], strict=True)]
-        logits, states = self.decoder(written[:, t, None], keys, padding, states)
-        return logits[:, 0], (keys, padding, *[x[0] for pair in states for x in pair])
+        def step(written: Tensor, t: int, state: Tensor) -> tuple[Tensor, Tensor]:
+            states = [(state[i : i + 1], state[i + 1 : i + 2]) for i in range(0, state.shape[0], 2)]
+            logits, ends = self.decoder(written[:, t : t + 1], keys, padding, states)
+            return logits[:, 0], hm.cat([x for end in ends for x in end])
+
+        layers = 1 + len(self.decoder.rnn_layers)
+        return step, keys.new_zeros((2 * layers, keys.shape[0], keys.shape[2]))
 
     @hm.no_grad()
     def greedy(self, source: Tensor, lengths: Tensor, length: int, start: int = 1, end: int = 2) -> Tensor:
         """Translations (n, length) of source (n, s) by the most likely token each time. Call `eval()` before."""
-        return greedy(self.step, self.start(source, lengths), hm.full_like(source[:, 0], start), length, end)
+        return greedy(*self.searched(source, lengths, 1), hm.full_like(source[:, 0], start), length, end)
 
     @hm.no_grad()
     def beam(
@@ -146,7 +140,7 @@ class GNMT(nn.Module):
     ) -> Tensor:
         """Translations (n, length) of source (n, s), each the best of `width`. Call `eval()` before."""
         starts = hm.full_like(source[:, 0], start)
-        return beam(self.step, self.start(source, lengths), starts, length, end, width, alpha)
+        return beam(*self.searched(source, lengths, width), starts, length, end, width, alpha)
 
 
 def gnmt(**options: Any) -> GNMT:

@@ -1,4 +1,4 @@
-"""Tacotron 2 (Shen et al. 2018): mel frames of text. Layers are named as those of NVIDIA's implementation."""
+"""Tacotron 2 (Shen et al. 2018): mel frames of text. Layers have the names of NVIDIA's, but for the encoder's LSTM."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 import hybridml as hm
 from hybridml import Tensor, nn
 from hybridml.nn import functional as F
-from hybridml.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from .both_ways import BothWays
 
 State = tuple[Tensor, ...]
 
@@ -47,14 +48,13 @@ class Encoder(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         self.convolutions = nn.ModuleList([_normalised(width, width, "relu") for _ in range(3)])
-        self.lstm = nn.LSTM(width, width // 2, batch_first=True, bidirectional=True)
+        self.lstm = BothWays(nn.LSTM, width, width // 2)
         self.dropout = nn.Dropout(0.5)
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         for layer in self.convolutions:
             x = self.dropout(F.relu(layer(x)))
-        packed = pack_padded_sequence(x.transpose(1, 2), lengths, True, enforce_sorted=False)
-        return pad_packed_sequence(self.lstm(packed)[0], True, total_length=x.shape[2])[0]
+        return hm.cat(self.lstm(x.transpose(1, 2), lengths), 2)
 
 
 class Prenet(nn.Module):
@@ -84,7 +84,10 @@ class LocationLayer(nn.Module):
 
 
 class Attention(nn.Module):
-    """Location-sensitive attention (Chorowski et al. 2015): -> the context (n, features), and its weights (n, t)."""
+    """Location-sensitive attention (Chorowski et al. 2015): -> the context (n, features), and its weights (n, t).
+
+    `attended` are the weights of the step before, and the sums of all, (n, 2, t).
+    """
 
     def __init__(self, query: int, features: int, width: int, filters: int = 32, kernel: int = 31) -> None:
         super().__init__()
@@ -94,9 +97,9 @@ class Attention(nn.Module):
         self.location_layer = LocationLayer(filters, kernel, width)
 
     def forward(
-        self, query: Tensor, memory: Tensor, keys: Tensor, padding: Tensor, weights: Tensor, sums: Tensor
+        self, query: Tensor, attended: Tensor, memory: Tensor, keys: Tensor, padding: Tensor
     ) -> tuple[Tensor, Tensor]:
-        places = self.location_layer(hm.stack([weights, sums], 1))
+        places = self.location_layer(attended)
         energies = self.v(F.tanh(self.query_layer(query)[:, None] + keys + places))[:, :, 0]
         weights = F.softmax(energies.masked_fill(padding, -1e9), 1)
         return (weights[:, None] @ memory)[:, 0], weights
@@ -116,45 +119,60 @@ class Decoder(nn.Module):
         self.dropout = nn.Dropout(0.1)
 
     def start(self, memory: Tensor) -> State:
-        """States of both cells, what is attended to first, its weights and their sum."""
+        """Hidden and cell states of both cells, the context, and what has been attended to."""
         n, t, features = memory.shape
         zeros = memory.new_zeros((n, self.decoder_rnn.hidden_size))
-        return zeros, zeros, zeros, zeros, memory.new_zeros((n, features)), memory.new_zeros((n, t)), memory.new_zeros((n, t))
+        return zeros, zeros, zeros, zeros, memory.new_zeros((n, features)), memory.new_zeros((n, 2, t))
 
-    def step(self, x: Tensor, state: State, memory: Tensor, keys: Tensor, padding: Tensor) -> tuple[Tensor, State]:
-        """One step: what the prenet makes of a frame, (n, prenet) -> (n, width + features), of which the next frame is made."""
-        query, query_cell, hidden, cell, context, weights, sums = state
+    def step(
+        self,
+        x: Tensor,
+        query: Tensor,
+        query_cell: Tensor,
+        hidden: Tensor,
+        cell: Tensor,
+        context: Tensor,
+        attended: Tensor,
+        *looked_at: Tensor,
+    ) -> State:
+        """The state after a step, of what the prenet made of a frame, x (n, prenet)."""
         query, query_cell = self.attention_rnn(hm.cat([x, context], 1), (query, query_cell))
         query = self.dropout(query)
-        context, weights = self.attention_layer(query, memory, keys, padding, weights, sums)
+        context, weights = self.attention_layer(query, attended, *looked_at)
         hidden, cell = self.decoder_rnn(hm.cat([query, context], 1), (hidden, cell))
-        hidden = self.dropout(hidden)
-        return hm.cat([hidden, context], 1), (query, query_cell, hidden, cell, context, weights, sums + weights)
+        attended = hm.stack([weights, attended[:, 1] + weights], 1)
+        return query, query_cell, self.dropout(hidden), cell, context, attended
 
     def forward(self, memory: Tensor, padding: Tensor, mel: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """With the right frame before each step ("teacher forcing")."""
         before = self.prenet(F.pad(mel[:, :, :-1], (1, 0)).permute(2, 0, 1))
         keys = self.attention_layer.memory_layer(memory)
-        state = self.start(memory)
+        query, query_cell, hidden, cell, context, attended = self.start(memory)
         outputs, weights = [], []
         for x in before:
-            y, state = self.step(x, state, memory, keys, padding)
-            outputs.append(y)
-            weights.append(state[5])
+            query, query_cell, hidden, cell, context, attended = self.step(
+                x, query, query_cell, hidden, cell, context, attended, memory, keys, padding
+            )
+            outputs.append(hm.cat([hidden, context], 1))
+            weights.append(attended)
         y = hm.stack(outputs, 1)
         frames = self.linear_projection(y).transpose(1, 2)
-        return frames, self.gate_layer(y)[:, :, 0], hm.stack(weights, 1)
+        return frames, self.gate_layer(y)[:, :, 0], hm.stack(weights, 1)[:, :, 0]
 
     def infer(self, memory: Tensor, padding: Tensor, most: int, threshold: float) -> tuple[Tensor, Tensor]:
-        """Frames (n, mels, steps), each made from the one before, until all texts have ended; their lengths (n,)."""
+        """Frames (n, mels, most), each made from the one before, until all texts have ended; their lengths (n,)."""
         keys = self.attention_layer.memory_layer(memory)
-        state = self.start(memory)
+        query, query_cell, hidden, cell, context, attended = self.start(memory)
         n = memory.shape[0]
         frames = memory.new_zeros((most + 1, n, self.linear_projection.linear_layer.weight.shape[0]))
         going = hm.ones((n,), dtype=hm.int64, device=memory.device)
         lengths = hm.zeros_like(going)
         for t in range(most):
-            y, state = self.step(self.prenet(frames[t]), state, memory, keys, padding)
+            x = self.prenet(frames[t])
+            query, query_cell, hidden, cell, context, attended = self.step(
+                x, query, query_cell, hidden, cell, context, attended, memory, keys, padding
+            )
+            y = hm.cat([hidden, context], 1)
             frames[t + 1] = self.linear_projection(y)
             lengths = lengths + going
             going = going * (F.sigmoid(self.gate_layer(y)[:, 0]) <= threshold)
@@ -207,7 +225,7 @@ class Tacotron2(nn.Module):
 
     def encode(self, text: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Features of the text (n, t, features), and what of it is padding (n, t)."""
-        padding = hm.arange(text.shape[1], device=text.device) >= lengths[:, None].to(text.device)
+        padding = hm.arange(text.shape[1], device=text.device) >= lengths[:, None]
         return self.encoder(self.embedding(text).transpose(1, 2), lengths), padding
 
     def forward(self, text: Tensor, lengths: Tensor, mel: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -67,14 +67,20 @@ class Transformer(nn.Module):
     def forward(self, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
         return self.logits(self.decode(target, *self.encode(source, lengths)))
 
-    def step(self, written: Tensor, t: int, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """A step of `decoding`, which computes all positions: those after t are padding, which t does not see."""
-        return self.logits(self.decode(written[:, :-1], *state)[:, t]), state
+    def searched(self, source: Tensor, lengths: Tensor, copies: int) -> tuple[Any, Tensor]:
+        """The step of `decoding`, and a first state: it has none."""
+        memory, padding = (x.repeat_interleave(copies, 0) for x in self.encode(source, lengths))
+
+        def step(written: Tensor, t: int, state: Tensor) -> tuple[Tensor, Tensor]:
+            # Computes all positions: those after t are padding, which t does not see.
+            return self.logits(self.decode(written[:, :-1], memory, padding)[:, t]), state
+
+        return step, memory.new_zeros((0, memory.shape[0]))
 
     @hm.no_grad()
     def greedy(self, source: Tensor, lengths: Tensor, length: int, start: int = 1, end: int = 2) -> Tensor:
         """Translations (n, length) of source (n, s) by the most likely token each time. Call `eval()` before."""
-        return greedy(self.step, self.encode(source, lengths), hm.full_like(source[:, 0], start), length, end)
+        return greedy(*self.searched(source, lengths, 1), hm.full_like(source[:, 0], start), length, end)
 
     @hm.no_grad()
     def beam(
@@ -82,7 +88,7 @@ class Transformer(nn.Module):
     ) -> Tensor:
         """Translations (n, length) of source (n, s), each the best of `width`. Call `eval()` before."""
         starts = hm.full_like(source[:, 0], start)
-        return beam(self.step, self.encode(source, lengths), starts, length, end, width, alpha)
+        return beam(*self.searched(source, lengths, width), starts, length, end, width, alpha)
 
 
 def transformer_base(**options: Any) -> Transformer:

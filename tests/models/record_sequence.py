@@ -31,7 +31,7 @@ def decoded(name: str, model: Any, tensor: Callable[[np.ndarray], Any]) -> list[
     if name == "deep_speech2":
         return [found.tolist() for found in model.transcribe(*inputs)]
     if name == "tacotron2":
-        frames, lengths = model.infer(*inputs[:2], 8)
+        frames, lengths = model.infer(*inputs[:2], 8, 0.65)
         return [np.round(frames.numpy(), 9).reshape(-1)[::20].tolist(), lengths.tolist()]
     if name == "ncf":
         return [model.recommend(3, 5).tolist()]
