@@ -2,10 +2,20 @@
 
 Weights are random. Layers have the names of those libraries' models, whose `state_dict` therefore loads.
 
-registry.py  the table: parameters, sources, what each trains on, a size for tests
-batches.py   random batches of the right shapes
-losses.py    the losses that they train with
-resnet.py    ResNet-18 and ResNet-50
+registry.py      the table: parameters, sources, what each trains on, a size for tests
+batches.py       random batches of the right shapes
+losses.py        the losses that they train with
+resnet.py        ResNet-18 and ResNet-50
+deep_speech2.py  Deep Speech 2
+tacotron2.py     Tacotron 2
+wavenet.py       WaveNet, as a vocoder
+gnmt.py          GNMT v2
+transformer.py   the Transformer (base)
+bert.py          BERT-base
+gpt2.py          GPT-2 small
+ncf.py           NeuMF
+both_ways.py     recurrent layers from both ends of sentences
+decoding.py      greedy and beam search
 """
 
 from importlib import import_module as _import_module
@@ -17,9 +27,12 @@ from .registry import Architecture, architecture, example_batch, get_model, list
 __all__ = ["Architecture", "architecture", "example_batch", "get_model", "list_models", "loss_of"]
 
 
+# Before anyone asks: the first import of alexnet.py would make `models.alexnet` the file, which has to be the function.
+for _name, _row in _ARCHITECTURES.items():
+    globals()[_name] = getattr(_import_module(f"{__name__}.{_row.module}"), _name)
+
+
 def __getattr__(name: str) -> _Any:
-    if name in _ARCHITECTURES:
-        return getattr(_import_module(f"{__name__}.{_ARCHITECTURES[name].module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

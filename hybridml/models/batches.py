@@ -31,7 +31,9 @@ def spoken_text(
 
 def speech(rng: np.random.Generator, n: int, frames: int = 32, hop: int = 256, mels: int = 80) -> Batch:
     """Samples (n, frames * hop) between -1 and 1, mel frames (n, mels, frames)."""
-    return np.tanh(rng.standard_normal((n, frames * hop), np.float32)), rng.standard_normal((n, mels, frames), np.float32)
+    return np.tanh(rng.standard_normal((n, frames * hop), np.float32)), rng.standard_normal(
+        (n, mels, frames), np.float32
+    )
 
 
 def sentence_pairs(rng: np.random.Generator, n: int, length: int = 32, vocab_size: int = 32000) -> Batch:
@@ -47,7 +49,7 @@ def sentence_pairs(rng: np.random.Generator, n: int, length: int = 32, vocab_siz
 
 
 def masked_sentences(rng: np.random.Generator, n: int, length: int = 128, vocab_size: int = 30522) -> Batch:
-    """Tokens, segments and masks of padding (n, length); masked tokens, elsewhere -100 (n, length); a second segment that follows (n,).
+    """Tokens, segments, masks of padding, tokens where masked, elsewhere -100, (n, length); which pairs follow (n,).
 
     As in BERT's training 15 % of the tokens are asked for, which are token 3 here.
     """

@@ -1,4 +1,4 @@
-"""BERT (Devlin et al. 2019) with both heads of its pre-training: layers are named as transformers' `BertForPreTraining`."""
+"""BERT (Devlin et al. 2019) with the heads of its pre-training: layers have the names of `BertForPreTraining`."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from hybridml import Tensor, nn
 
 
 class BothWays(nn.Module):
-    """Two layers (`nn.LSTM`, `nn.GRU`), the second of which starts at each sentence's end: (n, t, inputs) -> twice (n, t, width).
+    """Two layers (`nn.LSTM`, `nn.GRU`), of which the second starts at the ends: (n, t, inputs) -> twice (n, t, width).
 
     In place of a packed sequence, whose lengths are numbers of Python's: tensors of lengths are one program for all of
     them. What comes after a sentence's end is of no use.

@@ -1,8 +1,8 @@
 """Searches for a translation, token by token: the most likely one each time, or the best of several kept side by side.
 
-Both call `step(written, t, state)`, with the tokens so far (rows, length + 1) of which t is the last one, and what a
-decoder keeps, (k, rows, ...). It returns logits (rows, vocab_size) of the next tokens and the new state. After the token
-`end` comes padding, 0.
+Both call `step(written, t, state)`, with the tokens so far (rows, length + 1), of which t is the last one, and what a
+decoder keeps, (k, rows, ...). It returns logits (rows, vocab_size) of the next tokens and the new state. After `end`
+comes padding, 0.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def greedy(step: Step, state: Tensor, starts: Tensor, length: int, end: int) -> 
 def beam(step: Step, state: Tensor, starts: Tensor, length: int, end: int, width: int, alpha: float) -> Tensor:
     """The best of `width` translations kept side by side: starts (n,) -> (n, length).
 
-    The step sees `width` rows for each start, side by side. The logarithm of the likelihood of a translation of l tokens is divided by
-    ((5 + l) / 6)**alpha, as in Wu et al. 2016.
+    The step sees `width` rows for each start, side by side. The logarithm of the likelihood of a translation of l
+    tokens is divided by ((5 + l) / 6)**alpha, as in Wu et al. 2016.
     """
     n = starts.shape[0]
     written = starts.new_zeros((n * width, length + 1))

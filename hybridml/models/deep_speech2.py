@@ -50,8 +50,9 @@ class DeepSpeech2(nn.Module):
         self.fc = nn.Linear(width, classes, bias=False)
 
     def forward(self, spectrograms: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        inside = hm.arange(spectrograms.shape[2], device=spectrograms.device) < lengths[:, None]
+        x = self.conv1((spectrograms * inside[:, None])[:, None])
         lengths = (lengths + 1) // 2
-        x = self.conv1(spectrograms[:, None])
         n, _, _, t = x.shape
         inside = hm.arange(t, device=x.device) < lengths[:, None]
         mask = inside[:, None, None]

@@ -57,7 +57,7 @@ class Encoder(nn.Module):
 
 
 class RecurrentAttention(nn.Module):
-    """The first layer of the decoder, and what its states attend to: (n, t, width) -> twice (n, t, width), and its state."""
+    """The decoder's first layer, and what its states attend to: (n, t, width) -> twice (n, t, width), and its state."""
 
     def __init__(self, width: int, dropout: float) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ class Decoder(nn.Module):
 class GNMT(nn.Module):
     """Sentences (n, s), their lengths (n,), and translations (n, t) -> logits of the next tokens (n, t, vocab_size).
 
-    One table of tokens serves both languages. The default vocabulary is that of MLPerf, whose model has 160,671,297 parameters.
+    One table of tokens serves both languages. The default vocabulary is that of MLPerf.
     """
 
     def __init__(self, vocab_size: int = 32320, width: int = 1024, layers: int = 4, dropout: float = 0.2) -> None:
@@ -136,7 +136,14 @@ class GNMT(nn.Module):
 
     @hm.no_grad()
     def beam(
-        self, source: Tensor, lengths: Tensor, length: int, start: int = 1, end: int = 2, width: int = 5, alpha: float = 0.6
+        self,
+        source: Tensor,
+        lengths: Tensor,
+        length: int,
+        start: int = 1,
+        end: int = 2,
+        width: int = 5,
+        alpha: float = 0.6,
     ) -> Tensor:
         """Translations (n, length) of source (n, s), each the best of `width`. Call `eval()` before."""
         starts = hm.full_like(source[:, 0], start)

@@ -142,8 +142,8 @@ class GPT2LMHeadModel(nn.Module):
     def generate(self, tokens: Tensor, length: int, temperature: float = 1.0) -> Tensor:
         """The start (n, t) with `length` tokens after it, each drawn from its distribution: (n, t + length).
 
-        With temperature 0 they are the most likely ones. Call `eval()` before. Keys and values of what has been read are
-        kept, so that a step computes one position.
+        With temperature 0 they are the most likely ones. Call `eval()` before. Keys and values of what has been read
+        are kept, so that a step computes one position.
         """
         n, start = tokens.shape
         written = hm.cat([tokens, hm.zeros((n, length), dtype=tokens.dtype, device=tokens.device)], 1)

@@ -1,4 +1,4 @@
-"""Neural collaborative filtering: NeuMF (He et al. 2017), factors of users and items multiplied, and a network over them."""
+"""Neural collaborative filtering (He et al. 2017): products of factors of users and items, and a network over them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from hybridml.nn import functional as F
 class NeuMF(nn.Module):
     """Users and items (n,) -> logits (n,) of whether the user likes the item.
 
-    `hidden` are the widths of the network's layers, of which the first is both embeddings beside each other. The default is the size
-    that MLPerf's reference has for MovieLens-20M: the users and items of that set, 64 factors.
+    `hidden` are the widths of the network's layers, of which the first is both embeddings beside each other. The
+    default is the size that MLPerf has for MovieLens-20M: the users and items of that set, 64 factors.
     """
 
     def __init__(

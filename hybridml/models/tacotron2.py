@@ -52,13 +52,14 @@ class Encoder(nn.Module):
         self.dropout = nn.Dropout(0.5)
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        inside = (hm.arange(x.shape[2], device=x.device) < lengths[:, None])[:, None]
         for layer in self.convolutions:
-            x = self.dropout(F.relu(layer(x)))
+            x = self.dropout(F.relu(layer(x * inside)))
         return hm.cat(self.lstm(x.transpose(1, 2), lengths), 2)
 
 
 class Prenet(nn.Module):
-    """Frames (..., mels) -> (..., width). It drops half of its values when it is used as well: that is what makes speech vary."""
+    """Frames (..., mels) -> (..., width). It drops half of its values in evaluation as well: speech varies by that."""
 
     def __init__(self, mels: int, width: int) -> None:
         super().__init__()
@@ -106,7 +107,7 @@ class Attention(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Features of the text (n, t, features) and frames (n, mels, steps) -> frames, logits of their being the last, weights."""
+    """Features of the text (n, t, features), frames (n, mels, steps) -> frames, logits of the end, weights."""
 
     def __init__(self, mels: int, features: int, width: int, prenet: int, attention: int) -> None:
         super().__init__()
@@ -200,7 +201,7 @@ class Postnet(nn.Module):
 
 
 class Tacotron2(nn.Module):
-    """Text (n, t), its lengths (n,), mel frames (n, mels, steps) -> frames before and after the postnet, logits of the end.
+    """Text (n, t), lengths (n,), mel frames (n, mels, steps) -> frames before and after the postnet, logits of the end.
 
     The logits (n, steps) are of a frame's being the last one (the "stop token"); after them come the weights of the
     attention, (n, steps, t).

@@ -12,9 +12,9 @@ from .decoding import beam, greedy
 
 
 class Transformer(nn.Module):
-    """Sentences to translate (n, s), their lengths (n,), and translations (n, t) -> logits of the next tokens (n, t, vocab_size).
+    """Sentences (n, s), their lengths (n,), and translations (n, t) -> logits of the next tokens (n, t, vocab_size).
 
-    One table of tokens serves both languages and the logits. Layers are normalised after their residual, as in the paper.
+    One table of tokens serves both languages and the logits. Layers are normalised after their residual, as there.
     """
 
     def __init__(
@@ -29,11 +29,10 @@ class Transformer(nn.Module):
         super().__init__()
         self.embedding = nn.Embedding(vocab_size, width)
         self.dropout = nn.Dropout(dropout)
-        sizes: Any = (width, heads, hidden, dropout)
-        self.encoder = nn.TransformerEncoder(
-            nn.TransformerEncoderLayer(*sizes, batch_first=True), layers, enable_nested_tensor=False
-        )
-        self.decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(*sizes, batch_first=True), layers)
+        sizes: dict[str, Any] = {"dim_feedforward": hidden, "dropout": dropout, "batch_first": True}
+        layer = nn.TransformerEncoderLayer(width, heads, **sizes)
+        self.encoder = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
+        self.decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(width, heads, **sizes), layers)
         for parameter in self.parameters():
             if parameter.ndim == 2:
                 nn.init.xavier_uniform_(parameter)
@@ -84,7 +83,14 @@ class Transformer(nn.Module):
 
     @hm.no_grad()
     def beam(
-        self, source: Tensor, lengths: Tensor, length: int, start: int = 1, end: int = 2, width: int = 4, alpha: float = 0.6
+        self,
+        source: Tensor,
+        lengths: Tensor,
+        length: int,
+        start: int = 1,
+        end: int = 2,
+        width: int = 4,
+        alpha: float = 0.6,
     ) -> Tensor:
         """Translations (n, length) of source (n, s), each the best of `width`. Call `eval()` before."""
         starts = hm.full_like(source[:, 0], start)

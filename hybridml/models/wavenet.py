@@ -1,7 +1,7 @@
 """WaveNet (van den Oord et al. 2016) as a vocoder: samples of speech, each from those before it and from mel frames.
 
-As in ClariNet (Ping et al. 2019) a sample's distribution is one normal one, and frames are brought to the rate of samples
-by transposed convolutions.
+As in ClariNet (Ping et al. 2019) a sample's distribution is one normal one, and frames are brought to the rate of
+samples by transposed convolutions.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class Layer(nn.Module):
 
 
 class WaveNet(nn.Module):
-    """Samples (n, t) and mel frames (n, mels, t / hop) -> means and logarithms of deviations of the samples, both (n, t).
+    """Samples (n, t), mel frames (n, mels, t / hop) -> means and logarithms of deviations of the samples, both (n, t).
 
-    Those of a sample are computed from the samples before it. `hop`, the samples of a frame, is the product of `upsample`.
+    Those of a sample are computed from the samples before it. `hop` is the product of `upsample`.
     """
 
     def __init__(

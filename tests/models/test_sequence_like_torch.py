@@ -41,7 +41,9 @@ def test_the_same_weights_give_the_same_outputs_and_gradients(name: str) -> None
     for path, parameter in model.named_parameters():
         # Gradients of what normalisation or a softmax takes away again are noise around zero.
         size = np.linalg.norm(parameter.grad.numpy()) * np.linalg.norm(value(path, parameter.shape))
-        assert found["gradients"][path] == pytest.approx(recorded["gradients"][path], rel=0, abs=1e-9 * size + 1e-13), path
+        assert found["gradients"][path] == pytest.approx(recorded["gradients"][path], rel=0, abs=1e-9 * size + 1e-13), (
+            path
+        )
 
 
 DECODERS = [name for name in NAMES if RECORDS[name]["decoded"]]
