@@ -63,7 +63,7 @@ def masked_sentences(rng: np.random.Generator, n: int, length: int = 128, vocab_
 
 
 def text(rng: np.random.Generator, n: int, length: int = 256, vocab_size: int = 50257) -> Batch:
-    """Tokens (n, length)."""
+    """Draws tokens (n, length)."""
     return (rng.integers(0, vocab_size, (n, length)),)
 
 

@@ -112,7 +112,7 @@ class BertEncoder(nn.Module):
 
 
 class BertPooler(nn.Module):
-    """What stands for the whole sequence, of its first position: (n, t, width) -> (n, width)."""
+    """A layer over the first position, which stands for the whole sequence: (n, t, width) -> (n, width)."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -139,7 +139,7 @@ class BertModel(nn.Module):
 
 
 class BertTransform(nn.Module):
-    """What the head for masked tokens does before its table: (n, t, width) -> (n, t, width)."""
+    """The layer of the head for masked tokens before its table: (n, t, width) -> (n, t, width)."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

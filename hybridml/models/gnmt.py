@@ -109,7 +109,7 @@ class GNMT(nn.Module):
                 nn.init.uniform_(parameter, -0.1, 0.1)
 
     def encode(self, source: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """What the decoder looks at: features of the source (n, s, width), and which of them are padding (n, s)."""
+        """The features of the source that the decoder looks at, (n, s, width), and which are padding (n, s)."""
         padding = hm.arange(source.shape[1], device=source.device) >= lengths[:, None]
         return self.encoder(source, lengths), padding
 

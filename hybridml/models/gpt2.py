@@ -39,7 +39,7 @@ class GPT2Attention(nn.Module):
         return y[0], y[1], y[2]
 
     def join(self, y: Tensor) -> Tensor:
-        """What the heads found, (n, heads, t, width / heads), as (n, t, width)."""
+        """Joins what the heads found, (n, heads, t, width / heads) -> (n, t, width)."""
         n, _, t, _ = y.shape
         return self.resid_dropout(self.c_proj(y.transpose(1, 2).reshape(n, t, -1)))
 

@@ -73,7 +73,7 @@ class Prenet(nn.Module):
 
 
 class LocationLayer(nn.Module):
-    """What has been attended to, last and in sum, (n, 2, t) -> (n, t, width)."""
+    """Features of what has been attended to, last and in sum: (n, 2, t) -> (n, t, width)."""
 
     def __init__(self, filters: int, kernel: int, width: int) -> None:
         super().__init__()
@@ -183,7 +183,7 @@ class Decoder(nn.Module):
 
 
 class Postnet(nn.Module):
-    """What is added to all frames: (n, mels, steps) -> (n, mels, steps)."""
+    """Corrections that are added to all frames: (n, mels, steps) -> (n, mels, steps)."""
 
     def __init__(self, mels: int, width: int) -> None:
         super().__init__()

@@ -48,7 +48,7 @@ class Transformer(nn.Module):
         return self.dropout(self.embedding(tokens) * math.sqrt(width) + waves)
 
     def encode(self, source: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """What the decoder looks at: features of the source (n, s, width), and which of them are padding (n, s)."""
+        """The features of the source that the decoder looks at, (n, s, width), and which are padding (n, s)."""
         padding = hm.arange(source.shape[1], device=source.device) >= lengths[:, None]
         return self.encoder(self.embed(source), src_key_padding_mask=padding), padding
 

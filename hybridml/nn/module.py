@@ -214,7 +214,7 @@ class Module:
     def named_modules(
         self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Module]]:
-        """Yields this module (under `prefix`) and all below, each once (`remove_duplicate`), in order of registration."""
+        """Yields this module (under `prefix`) and all below, each once (`remove_duplicate`), as registered."""
         memo = set() if memo is None else memo
         if self not in memo:
             if remove_duplicate:
@@ -229,7 +229,7 @@ class Module:
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Tensor]]:
-        """Names and parameters of this module and, with `recurse`, all below; a shared one once (`remove_duplicate`)."""
+        """Names and parameters of this module and, with `recurse`, all below; shared ones once (`remove_duplicate`)."""
         return self._named_tensors(("parameter",), prefix, recurse, remove_duplicate)
 
     def parameters(self, recurse: bool = True) -> Iterator[Tensor]:
