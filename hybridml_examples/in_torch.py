@@ -16,7 +16,10 @@ def in_torch(module: str) -> ModuleType:
         spec = importlib.util.find_spec(f"hybridml.models.{module}")
         assert spec is not None and spec.origin is not None, f"hybridml.models has no file {module}.py"
         text = re.sub(r"\bhybridml\b", "torch", Path(spec.origin).read_text(encoding="utf-8"))
+        for other in re.findall(r"^from \.(\w+) import", text, re.MULTILINE):
+            in_torch(other)
         made = ModuleType(name)
+        made.__package__ = __name__  # of its imports of other files
         exec(compile(text, spec.origin, "exec"), made.__dict__)
         sys.modules[name] = made
     return sys.modules[name]

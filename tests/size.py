@@ -11,7 +11,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parent.parent
 LINES_A_FILE = 550
 FILES_A_FOLDER = 20  # beside its `__init__.py`
-MANY_FILES = ("hybridml_compiler/ops",)  # one file per family of operations
+MANY_FILES = ("hybridml_compiler/ops", "hybridml/models")  # one file per family of operations, or per architecture
 
 
 class Budget(NamedTuple):
@@ -24,7 +24,8 @@ class Budget(NamedTuple):
 
 BUDGETS = {
     "hybridml": Budget(
-        87065,
+        88510,
+        "published architectures (260), eight of speech, text and ratings (1,430), names of shared parts (10); "
         "published architectures (260), ten of images (825); "
         "settings of blocks and of the program, programs for each (200); "
         "figures, heads and tables of pages in one form, for text and HTML (390, in place of four templates); "
@@ -235,7 +236,8 @@ BUDGETS = {
         "25 walks of graphs, name lists of operations, eleven ways to declare a function",
     ),
     "tests": Budget(
-        89700,
+        90060,
+        "architectures of speech, text and ratings beside transformers and PyTorch, decoding (320); "
         "image architectures beside torchvision's, operands below casts (330); "
         "switches of the compiler, settings (530); "
         "structure and contrast of pages (200); "

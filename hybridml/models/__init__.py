@@ -14,6 +14,16 @@ vision_transformer.py  ViT-B/16
 unet.py                U-Net
 dcgan.py               DCGAN: both players
 vae.py                 a variational autoencoder
+deep_speech2.py        Deep Speech 2
+tacotron2.py           Tacotron 2
+wavenet.py             WaveNet, as a vocoder
+gnmt.py                GNMT v2
+transformer.py         the Transformer (base)
+bert.py                BERT-base
+gpt2.py                GPT-2 small
+ncf.py                 NeuMF
+both_ways.py           recurrent layers from both ends of sentences
+decoding.py            greedy and beam search
 """
 
 from importlib import import_module as _import_module

@@ -211,27 +211,34 @@ class Module:
     def children(self) -> Iterator[Module]:
         return (child for _, child in self.named_children())
 
-    def named_modules(self, prefix: str = "", memo: set[int] | None = None) -> Iterator[tuple[str, Module]]:
-        """Yields this module (under `prefix`) and all below, each once, in order of registration."""
+    def named_modules(
+        self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Module]]:
+        """Yields this module (under `prefix`) and all below, each once (`remove_duplicate`), as registered."""
         memo = set() if memo is None else memo
-        if id(self) not in memo:
-            memo.add(id(self))
+        if self not in memo:
+            if remove_duplicate:
+                memo.add(self)
             yield prefix, self
             for name, child in self.named_children():
-                yield from child.named_modules(_join(prefix, name), memo)
+                yield from child.named_modules(memo, _join(prefix, name), remove_duplicate)
 
     def modules(self) -> Iterator[Module]:
         return (module for _, module in self.named_modules())
 
-    def named_parameters(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Tensor]]:
-        """Names and parameters of this module and, with `recurse`, all below; a shared parameter once."""
-        return self._named_tensors(("parameter",), prefix, recurse)
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
+        """Names and parameters of this module and, with `recurse`, all below; shared ones once (`remove_duplicate`)."""
+        return self._named_tensors(("parameter",), prefix, recurse, remove_duplicate)
 
     def parameters(self, recurse: bool = True) -> Iterator[Tensor]:
         return (parameter for _, parameter in self.named_parameters(recurse=recurse))
 
-    def named_buffers(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Tensor]]:
-        return self._named_tensors(("buffer", "transient"), prefix, recurse)
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
+        return self._named_tensors(("buffer", "transient"), prefix, recurse, remove_duplicate)
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
         return (buffer for _, buffer in self.named_buffers(recurse=recurse))
@@ -266,11 +273,14 @@ class Module:
             if kind in kinds and value is not None:
                 yield name, value
 
-    def _named_tensors(self, kinds: tuple[Kind, ...], prefix: str, recurse: bool) -> Iterator[tuple[str, Tensor]]:
+    def _named_tensors(
+        self, kinds: tuple[Kind, ...], prefix: str, recurse: bool, remove_duplicate: bool
+    ) -> Iterator[tuple[str, Tensor]]:
         seen: set[int] = set()
-        for path, module in self.named_modules(prefix) if recurse else [(prefix, self)]:
+        below = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate)
+        for path, module in below if recurse else [(prefix, self)]:
             for name, tensor in module._own(*kinds):
-                if id(tensor) not in seen:
+                if not (remove_duplicate and id(tensor) in seen):
                     seen.add(id(tensor))
                     yield _join(path, name), tensor
 

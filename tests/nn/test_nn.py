@@ -54,6 +54,19 @@ def test_what_assignment_registers() -> None:
     assert block.get_parameter("inner.0.bias") is block.inner[0].bias
 
 
+def test_shared_parts_are_named_once_or_under_all_their_names() -> None:
+    tied = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False))
+    tied[1].weight = tied[0].weight
+    twice = nn.Sequential(tied, tied)
+    assert [name for name, _ in twice.named_parameters()] == ["0.0.weight"]
+    assert [name for name, _ in twice.named_modules(None, "net")] == ["net", "net.0", "net.0.0", "net.0.1"]
+    names = [name for name, _ in twice.named_parameters(remove_duplicate=False)]
+    assert names == list(twice.state_dict()) == ["0.0.weight", "0.1.weight", "1.0.weight", "1.1.weight"]
+    assert len(list(twice.named_modules(remove_duplicate=False))) == 7
+    norms = nn.Sequential(*[nn.BatchNorm1d(1)] * 2)
+    assert [len(list(norms.named_buffers(remove_duplicate=kept))) for kept in (True, False)] == [3, 6]
+
+
 def test_replacing_and_deleting() -> None:
     block = Block()
     block.scale = nn.Parameter(hm.zeros((2,)))

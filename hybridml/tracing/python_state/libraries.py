@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 _OURS = ("hybridml", "hybridml_compiler")
+_PROGRAMS = "hybridml.models."  # written as a user's program is, and captured as one
 _INSTALLED = ("site-packages", "dist-packages")
 HEAP, _IMMUTABLE = 1 << 9, 1 << 8  # Py_TPFLAGS_HEAPTYPE, Py_TPFLAGS_IMMUTABLETYPE
 _TELLING = (types.ModuleType, types.FunctionType, type)  # what says where it is from, without running code
@@ -21,14 +22,14 @@ _TELLING = (types.ModuleType, types.FunctionType, type)  # what says where it is
 
 def is_ours(module: str) -> bool:
     """Whether a module is one of this package, or of the compiler."""
-    return module.partition(".")[0] in _OURS
+    return module.partition(".")[0] in _OURS and not module.startswith(_PROGRAMS)
 
 
 @functools.cache
 def is_fixed(module: str) -> bool:
     """Whether a module is ours, Python's or NumPy's, of which nothing that a program names is looked at."""
     top = module.partition(".")[0]
-    return top in _OURS or top == "numpy" or top in sys.stdlib_module_names
+    return is_ours(module) or top == "numpy" or top in sys.stdlib_module_names
 
 
 @functools.cache
@@ -37,7 +38,7 @@ def is_library(module: str) -> bool:
     top = module.partition(".")[0]
     if top == "__main__":  # whatever file it is
         return False
-    if is_fixed(top):
+    if is_fixed(module):
         return True
     file = getattr(sys.modules.get(top), "__file__", None) or ""
     return any(place in file for place in _INSTALLED) and not any(map(is_ours, _sources(top)))
