@@ -1,4 +1,4 @@
-"""Command line: ``python -m hybridml doctor | compare | profile | run | cache | demo``, each with its ``--help``."""
+"""Command line: ``python -m hybridml doctor | compare | profile | run | cache | demo | models``, with ``--help``."""
 
 from __future__ import annotations
 
@@ -196,8 +196,16 @@ def demo(options: argparse.Namespace) -> int:
     return examples.run(options)
 
 
+def models(options: argparse.Namespace) -> int:
+    """Lists the published architectures, shows one layer by layer, trains one on data that is here, uses one."""
+    from hybridml_examples.networks import listing
+
+    return listing.run(options)
+
+
 def _parser() -> argparse.ArgumentParser:
     from hybridml_examples import add_arguments
+    from hybridml_examples.networks import arguments
 
     about = "Looks at what hybridml does on this machine and with your programs."
     parser = argparse.ArgumentParser(prog="python -m hybridml", description=about)
@@ -236,6 +244,7 @@ def _parser() -> argparse.ArgumentParser:
     takes_target(running, "path/to/file.py", argparse.REMAINDER, "arguments of the script")
     command(cache).add_argument("action", choices=["info", "path", "clear"], nargs="?", default="info")
     add_arguments(command(demo))
+    arguments.of_models(command(models, arguments.GUIDE))
     return parser
 
 

@@ -21,7 +21,7 @@ STYLES = ("eager", "traced")
 # of that in 300 steps (MLP 0.07, convnet 0.10, character model 0.002), growing faster than linearly after a ReLU flips.
 TOLERANCE = 1e-6
 
-Step = Callable[[hm.Tensor, hm.Tensor], hm.Tensor]
+Step = Callable[..., hm.Tensor]
 
 
 @dataclass
@@ -94,17 +94,17 @@ def ulps(a: float, b: float) -> int:
     return abs(order(a) - order(b))
 
 
-def train(name: str, style: str, step: Step, batches: Iterable[tuple[hm.Tensor, hm.Tensor]], total: int) -> Run:
+def train(name: str, style: str, step: Step, batches: Iterable[tuple[hm.Tensor, ...]], total: int) -> Run:
     """Call `step` (eager, or traced as a whole) on every batch, with a progress bar where tqdm is installed."""
     run = Run(name, style)
     call = hm.trace(step) if style == "traced" else step
     if importlib.util.find_spec("tqdm") is not None:
         from tqdm import tqdm
 
-        batches = tqdm(batches, total=total, desc=f"{name:<15}{style:<7}", unit="step", file=sys.stderr)
-    for x, y in batches:
+        batches = tqdm(batches, total=total, desc=f"{name:<17}{style:<7}", unit="step", file=sys.stderr)
+    for batch in batches:
         start = time.perf_counter()
-        loss = call(x, y).item()
+        loss = call(*batch).item()
         run.seconds.append(time.perf_counter() - start)
         run.losses.append(loss)
     return run
@@ -112,10 +112,10 @@ def train(name: str, style: str, step: Step, batches: Iterable[tuple[hm.Tensor, 
 
 def print_summary(runs: Iterable[Run]) -> None:
     """One line a run."""
-    print(f"{'example':<15}{'style':<8}{'first loss':>11}{'last loss':>11}{'first s':>9}{'step ms':>9}{'total s':>9}")
+    print(f"{'example':<17}{'style':<8}{'first loss':>11}{'last loss':>11}{'first s':>9}{'step ms':>9}{'total s':>9}")
     for run in runs:
         print(
-            f"{run.name:<15}{run.style:<8}{run.losses[0]:>11.4f}{run.losses[-1]:>11.4f}"
+            f"{run.name:<17}{run.style:<8}{run.losses[0]:>11.4f}{run.losses[-1]:>11.4f}"
             f"{run.first:>9.3f}{1e3 * run.steady:>9.2f}{run.total:>9.2f}"
             + "".join(f"  {key} {value}" for key, value in run.notes.items() if "\n" not in value)
         )
