@@ -268,6 +268,7 @@ from .polynomials import polyval as polyval
 from .polynomials import roots as roots
 from .profiler.profile import memory_timeline as memory_timeline
 from .profiler.profile import profile as profile
+from .profiler.speed.explain import explain_speed as explain_speed
 from .random.generator import Generator as Generator
 from .random.generator import manual_seed as manual_seed
 from .special import betaln as betaln

@@ -117,7 +117,7 @@ def compare(options: argparse.Namespace) -> int:
     from .inspect.side_by_side import compare as measure
 
     fn, args, kwargs = options.target.call()
-    return _show(measure(fn, *args, repeats=options.repeats, **kwargs), options)
+    return _show(measure(fn, *args, repeats=options.repeats, why=options.why, **kwargs), options)
 
 
 def _compare_script(path: Path, arguments: Sequence[str]) -> int:
@@ -231,6 +231,7 @@ def _parser() -> argparse.ArgumentParser:
     command(doctor)
     comparing = command(compare, _TARGET + "\nA script runs twice, in a process for each style.")
     comparing.add_argument("--repeats", type=int, default=20, help="measurements of each style (default 20)")
+    comparing.add_argument("--why", action="store_true", help="where the time goes, and what each factor is worth")
     profiling = command(profile, _TARGET)
     profiling.add_argument("--trace", type=Path, metavar="FILE", help="write a trace for Perfetto, too")
     profiling.add_argument("--warm", type=int, default=1, help="calls of a function before (default 1: it compiles)")

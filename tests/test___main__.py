@@ -70,6 +70,10 @@ def test_compare_calls_a_function_with_the_arguments_given(program: Path, tmp_pa
     assert run("compare", "--repeats", 2, f"{program}:plain").startswith("plain ")
 
 
+def test_compare_says_why(program: Path) -> None:
+    assert "Where the time goes" in run("compare", "--why", "--repeats", 2, f"{program}:plain")
+
+
 def test_compare_runs_a_script_in_both_styles(program: Path) -> None:
     printed = run("compare", program, "a", "--", "-b")
     assert "eager" in printed and printed.endswith("printed: the same 1 lines\n")

@@ -85,7 +85,7 @@ FRONT_ARROWS: dict[str, tuple[str, ...]] = {
     "training": (*_LIBRARY, "io", "metrics", "nn", "optim"),
     "interop": (*_BASIC, "linalg", "random"),
     "inspect": (*_TRACED, "random", "cuda"),
-    "profiler": (*_TRACED, "inspect"),
+    "profiler": (*_TRACED, "amp", "inspect"),
 }
 FRONT_ARROWS["__init__"] = tuple(FRONT_ARROWS)
 FRONT_ARROWS["models"] = ("__init__", "nn")  # code as users write it
@@ -96,6 +96,7 @@ FRONT_ARROWS["__main__"] = tuple(FRONT_ARROWS)
 DOORS = {
     ("hybridml.tracing.introspection", "inspect"): "a traced function explains itself: loaded when it is asked to",
     ("hybridml.tracing.introspection", "profiler"): "and shows its program as a page",
+    ("hybridml.inspect.side_by_side", "profiler"): "a comparison explains its times where it is asked to",
     ("hybridml.interop.numpy.table", "__init__"): "functions of NumPy are looked up by their names in the face",
 }
 

@@ -56,6 +56,7 @@ class Comparison(Report):
     """Report of `hybridml.compare`. Shown as a table, in notebooks as HTML; `to_json()` gives text to keep."""
 
     SCHEMA = 2
+    TEMPLATE = "comparison.html.jinja"
 
     name: str
     eager: Style
@@ -69,6 +70,7 @@ class Comparison(Report):
     cached: str = ""  # the part of the program that came from the cache
     cold_ms: float | None = None  # the first traced call with an empty cache; None: as it was
     prints: bool = False
+    why: Report | None = None  # what `explain_speed` finds, where it was asked for
 
     @property
     def speedup(self) -> float:
@@ -96,11 +98,13 @@ class Comparison(Report):
     def to_dict(self) -> dict[str, Any]:
         """Plain Python data; see docs/tutorial.md for the names."""
         derived = ("speedup", "compile_ms", "distinct", "break_even")
-        return {**super().to_dict(), **{name: getattr(self, name) for name in derived}}
+        why = None if self.why is None else self.why.to_dict()
+        return {**super().to_dict(), **{name: getattr(self, name) for name in derived}, "why": why}
 
     def to_text(self) -> str:
         """A table of the two styles, and a line for each remark."""
-        return "\n".join([*side_by_side("", self.rows).lines(), *self.remarks])
+        why = [] if self.why is None else ["", self.why.to_text()]
+        return "\n".join([*side_by_side("", self.rows).lines(), *self.remarks, *why])
 
     @property
     def heading(self) -> str:

@@ -10,6 +10,7 @@ import sys
 import time
 import tracemalloc
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import FrameType, FunctionType, MethodType
 from typing import Any, overload
 
@@ -29,20 +30,21 @@ from .comparison import Comparison, DeviceComparison, Difference, KernelLine, St
 from .snapshot import Snapshot
 
 _NOISE = 64  # eps of the largest: what is smaller may be the rounding of a sum that is zero
-_BLOCK_MS = 1.0  # calls shorter than that are timed in blocks: reading the clock costs 0.1 us
+BLOCK_MS = 1.0  # calls shorter than that are timed in blocks: reading the clock costs 0.1 us
 
 
 @overload
 def compare(
-    fn: Callable[..., Any], *args: Any, repeats: int = 20, devices: None = None, **kwargs: Any
+    fn: Callable[..., Any], *args: Any, repeats: int = 20, devices: None = None, why: bool = False, **kwargs: Any
 ) -> Comparison: ...
 @overload
 def compare(
     fn: Callable[..., Any], *args: Any, repeats: int = 20, devices: Sequence[Any], **kwargs: Any
 ) -> DeviceComparison: ...
 def compare(
-    fn: Callable[..., Any], *args: Any, repeats: int = 20, devices: Sequence[Any] | None = None, **kwargs: Any
-) -> Comparison | DeviceComparison:
+    fn: Callable[..., Any], *args: Any, repeats: int = 20, devices: Sequence[Any] | None = None, why: bool = False,
+    **kwargs: Any,
+) -> Comparison | DeviceComparison:  # fmt: skip
     """Runs `fn(*args, **kwargs)` eagerly and traced, and lays the two side by side.
 
     `fn` is a function, a module or an already traced function; it is traced and compiled again, so that the first
@@ -57,8 +59,10 @@ def compare(
 
     With `devices` that is done on each of them, from the same state: tensors that the function can reach are moved
     there and back, but for those without axes, which may be anywhere. The report has the devices side by side as well.
+    With `why` it also has what `explain_speed` finds: where the time goes, and what each factor is worth.
 
-    Raises ArgumentError for fewer than two repeats or no device, and whatever the function raises.
+    Raises ArgumentError for fewer than two repeats, no device, or both devices and `why`, and whatever the function
+    raises.
 
     >>> import hybridml as hm
     >>> found = hm.compare(lambda x: hm.exp(x) * 2 + x, hm.ones((64,)), repeats=2)
@@ -68,16 +72,23 @@ def compare(
     if repeats < 2:
         raise ArgumentError(f"compare: repeats must be at least 2, got {repeats}: a spread needs two measurements")
     if devices is None:
-        return _compare(fn, args, kwargs, repeats)[0]
+        found = _compare(fn, args, kwargs, repeats)[0]
+        if not why:
+            return found
+        from ..profiler.speed.explain import explain_speed
+
+        return replace(found, why=explain_speed(fn, *args, **kwargs))
+    if why:
+        raise ArgumentError("compare: why explains the times on one device; move what the function uses there first")
     places = [Device(device).type for device in devices]
     if not places:
         raise ArgumentError("compare: devices must name one at least")
     snapshot = Snapshot(**{"function": fn, "arguments": args, "keywords": kwargs})
-    found = []
+    measured = []
     for place in places:
         with snapshot.on(place):
-            found.append(_compare(fn, args, kwargs, repeats))
-    reports, results = zip(*found, strict=True)
+            measured.append(_compare(fn, args, kwargs, repeats))
+    reports, results = zip(*measured, strict=True)
     return DeviceComparison(
         reports[0].name,
         tuple(places),
@@ -92,9 +103,9 @@ def _compare(
     """The comparison of both styles, and the results of the first eager call."""
     name, plain, traced = both_styles(fn)
     snapshot = Snapshot(**{name: plain}, arguments=args, keywords=kwargs)
-    eager = _Run("eager", lambda: plain(*args, **kwargs), snapshot)
-    compiled = _Run("traced", lambda: traced(*args, **kwargs), snapshot)
-    output = _Output()
+    eager = Run("eager", lambda: plain(*args, **kwargs), snapshot)
+    compiled = Run("traced", lambda: traced(*args, **kwargs), snapshot)
+    output = Output()
     try:
         with contextlib.redirect_stdout(output):
             before = snapshot.state()
@@ -104,7 +115,7 @@ def _compare(
             cached = _cached(traced)
             cold_ms = _cold_ms(fn, args, kwargs, snapshot) if cached else compiled.first_ms
             eager.kernels, eager.bytes = _operations(eager)
-            _take_turns([eager, compiled], repeats, 0.0 if output.writes else _BLOCK_MS)
+            take_turns([eager, compiled], repeats, 0.0 if output.writes else BLOCK_MS)
     finally:
         snapshot.restore()
     lines, missed = _describe(traced, compiled, snapshot)
@@ -125,13 +136,13 @@ def _compare(
     return comparison, {**eager.results, **written(eager.state, before)}
 
 
-def both_styles(fn: Callable[..., Any]) -> tuple[str, Callable[..., Any], TracedFunction]:
+def both_styles(fn: Callable[..., Any], who: str = "compare") -> tuple[str, Callable[..., Any], TracedFunction]:
     """The name of a function, the function as Python has it, and a new traced function over it."""
     # `trace` on a module returns that module, with a traced `forward`.
     traced = fn if isinstance(fn, TracedFunction) else getattr(fn, "__dict__", {}).get("forward")
     plain = traced._fn if isinstance(traced, TracedFunction) else fn
     if not callable(plain):
-        raise ArgumentError(f"compare: takes a function or a module, got {type(fn).__name__}")
+        raise ArgumentError(f"{who}: takes a function or a module, got {type(fn).__name__}")
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return plain(*args, **kwargs)
@@ -141,7 +152,7 @@ def both_styles(fn: Callable[..., Any]) -> tuple[str, Callable[..., Any], Traced
     return name, plain, TracedFunction(plain if isinstance(plain, FunctionType | MethodType) else call, backend)
 
 
-class _Output:
+class Output:
     """Standard output while functions are compared: counts what they write, and hands it on while it is `heard`."""
 
     def __init__(self) -> None:
@@ -175,7 +186,7 @@ def _cold_ms(fn: Callable[..., Any], args: Any, kwargs: Any, snapshot: Snapshot)
         return (time.perf_counter() - start) * 1e3
 
 
-class _Run:
+class Run:
     """One style while it is measured. Every measurement starts from the snapshot."""
 
     def __init__(self, name: str, call: Callable[[], Any], snapshot: Snapshot) -> None:
@@ -186,7 +197,7 @@ class _Run:
         self.kernels = self.bytes = self.peak = 0
         self.stages: dict[str, float] = {}
 
-    def first_call(self, output: _Output) -> None:
+    def first_call(self, output: Output) -> None:
         self.snapshot.restore()
         start = time.perf_counter()
         value = self.call()
@@ -232,7 +243,7 @@ class _Run:
         )  # fmt: skip
 
 
-def _take_turns(runs: list[_Run], repeats: int, block_ms: float) -> None:
+def take_turns(runs: list[Run], repeats: int, block_ms: float) -> None:
     """Measures the styles by turns: what else the machine does changes with time, and both must meet the same."""
     enabled = gc.isenabled()
     gc.collect()
@@ -246,7 +257,7 @@ def _take_turns(runs: list[_Run], repeats: int, block_ms: float) -> None:
             gc.enable()
 
 
-def _operations(run: _Run) -> tuple[int, int]:
+def _operations(run: Run) -> tuple[int, int]:
     """(operations that an eager call runs, bytes that they read and write), by watching the functions of the rows.
 
     Views move nothing; a library function that eager runs compiled counts as its kernels. A profile hook and not a
@@ -288,7 +299,7 @@ def _operations(run: _Run) -> tuple[int, int]:
     return count, moved
 
 
-def _describe(traced: TracedFunction, run: _Run, snapshot: Snapshot) -> tuple[tuple[KernelLine, ...], tuple[str, ...]]:
+def _describe(traced: TracedFunction, run: Run, snapshot: Snapshot) -> tuple[tuple[KernelLine, ...], tuple[str, ...]]:
     """Fills in what the compiled program says of itself; its kernels, and written tensors that the snapshot missed."""
     entry = traced._shown()
     executable = entry.program.executable

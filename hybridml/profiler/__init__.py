@@ -10,4 +10,5 @@ kernels.py   names and floating-point operations of launches
 drawing.py   the kernels of a program as SVG
 lowered.py   `fn.lower`: a program for types alone, and what it costs in time and memory
 page.py      a traced function as an HTML page
+speed        why a step is as fast as it is
 """

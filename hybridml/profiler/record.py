@@ -11,7 +11,8 @@ import threading
 import time
 import weakref
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import accumulate
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -88,6 +89,37 @@ _one = lock()  # profile at a time
 # Threads change steps one after the other: a second `Timed` of a program would take the step of the first, whose code
 # goes with it, for the plain one.
 _preparing = rlock()
+
+
+def timed_step(executable: CpuExecutable) -> Timed:
+    """The step of a program that reads the clock, with nothing recorded."""
+    timed = _timed.get(executable)
+    if timed is None:
+        timed = _timed[executable] = Timed(executable)
+    timed.recorder.take()
+    return timed
+
+
+@contextmanager
+def launches_timed(executables: Iterable[CpuExecutable]) -> Iterator[list[tuple[CpuExecutable, list[Span]]]]:
+    """While it lasts, these programs record their launches, which the list has afterwards. Calls take the ways that
+    they take without a profile: nothing else is watched."""
+    if not _one.acquire(blocking=False):
+        raise ArgumentError("explain_speed: a profile is on; only one can be at a time")
+    found: list[tuple[CpuExecutable, list[Span]]] = []
+    used: dict[CpuExecutable, Timed] = {}
+    try:
+        with _preparing:
+            for executable in executables:
+                used[executable] = timed_step(executable)
+        for executable, timed in used.items():
+            timed.use(executable, True)
+        yield found
+    finally:
+        for executable, timed in used.items():
+            timed.use(executable, False)
+            found.append((executable, timed.recorder.take()))
+        _one.release()
 
 
 class Recording:
@@ -266,11 +298,7 @@ class Recording:
 
     def _prepare_one(self, executable: CpuExecutable) -> None:
         start = _now()
-        timed = _timed.get(executable)
-        if timed is None:
-            timed = _timed[executable] = Timed(executable)
-        timed.recorder.take()
-        self._used[executable] = timed
+        timed = self._used[executable] = timed_step(executable)
         timed.use(executable, True)
         self._breaks.append((start, _now()))
 

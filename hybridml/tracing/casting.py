@@ -36,6 +36,15 @@ def configured(traced: Any) -> Any:
     return found
 
 
+def settled(traced: Any) -> Any:
+    """A new traced function, which from now on has the settings in force for its own, beside those that its backend
+    has already: it hands no calls to another one for them."""
+    settings = {**dict(config.deciding()), **dict(traced._backend.settings)}
+    traced._backend = replace(traced._backend, settings=tuple(sorted(settings.items())))
+    traced.made_for = config.of_program, settings_here()
+    return traced
+
+
 def alike(traced: Any, fn: Any, backend: Any = None) -> Any:
     """The traced function of `fn` with the options of another one, and programs of its own."""
     options = (traced._most, traced._strict, traced._silent, traced._families is not None)

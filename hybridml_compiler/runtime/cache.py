@@ -335,14 +335,18 @@ def default() -> ObjectCache:
 
 
 @contextmanager
-def emptied() -> Iterator[None]:
-    """While it lasts, the process has an empty cache, of which nothing is kept."""
+def emptied(keep: bool = False) -> Iterator[None]:
+    """While it lasts, the process has an empty cache, of which nothing is kept, or all."""
     global _default
-    before, _default = _default, ObjectCache(None)
+    made = ObjectCache(None)
+    before, _default = _default, made
     try:
         yield
     finally:
         _default = before
+        if keep:
+            for name, data in made._memory.items():
+                default().put(name, data)
 
 
 def get(name: str) -> bytes | None:

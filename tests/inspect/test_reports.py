@@ -24,6 +24,7 @@ def compared(x: hm.Tensor) -> hm.Tensor:
 REPORTS: dict[str, Callable[[], Report]] = {
     "compare": lambda: hm.compare(compared, X, repeats=2),
     "explain": lambda: hm.explain(compared, X),
+    "explain_speed": lambda: hm.explain_speed(compared, X, repeats=2, seconds=0.0),
     "audit": lambda: hm.audit(compared, X),
     "profile": lambda: hm.profile(compared, X),
     "memory": lambda: hm.memory_timeline(compared, X),
