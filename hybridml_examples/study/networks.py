@@ -1,0 +1,62 @@
+"""The networks of the study: architectures of `hybridml.models`, their sizes here, and the axes along which they grow."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from hybridml import models
+
+
+class Size(NamedTuple):
+    """What is built and fed: `options` are the architecture's, `sizes` those of its batches."""
+
+    batch: int
+    options: dict[str, Any] = {}
+    sizes: dict[str, int] = {}
+    tiny: bool = False
+
+
+class Network(NamedTuple):
+    """A row of the study.
+
+    `depth` names the option that says how many blocks there are, `length` the size that says how long a sequence is,
+    or how wide an image. `growth` has the values of each axis. `differences` is the largest relative difference of the
+    losses and outputs that the check lets pass.
+    """
+
+    kind: str  # the figure's heading
+    full: Size
+    quick: Size
+    optimizer: str = "sgd"
+    length: str = "side"
+    depth: str = ""
+    growth: dict[str, tuple[int, ...]] = {}
+    difference: float = 1e-3
+
+
+OPTIMIZERS = {"sgd": {"lr": 1e-3, "momentum": 0.9}, "adam": {"lr": 1e-4}}
+_IMAGES = {"batch": (1, 2, 4, 8)}
+
+# fmt: off
+NETWORKS: dict[str, Network] = {
+    "resnet18": Network("vision", Size(8), Size(8, tiny=True), growth={**_IMAGES, "length": (64, 128, 224)}),
+    "resnet50": Network("vision", Size(4), Size(8, tiny=True), growth=_IMAGES),
+}
+# fmt: on
+QUICK = ("resnet18",)  # of `--quick`, whose sizes are those of tests
+
+
+def known() -> list[str]:
+    """The networks whose architectures there are, in the order of the table."""
+    return [name for name in NETWORKS if name in models.list_models()]
+
+
+def grown(network: Network, size: Size, axis: str, value: int) -> Size:
+    """The size with another value along an axis: "batch", "length" or "depth"; "threads" leaves it as it is."""
+    if axis == "batch":
+        return size._replace(batch=value)
+    if axis == "length":
+        return size._replace(sizes={**size.sizes, network.length: value})
+    if axis == "depth":
+        return size._replace(options={**size.options, network.depth: value})
+    return size
