@@ -1,4 +1,5 @@
-"""Command line: ``python -m hybridml doctor | compare | profile | run | cache | demo``, each with its ``--help``."""
+"""Command line: ``python -m hybridml doctor | compare | profile | run | cache | demo | study``,
+each with its ``--help``."""
 
 from __future__ import annotations
 
@@ -196,8 +197,16 @@ def demo(options: argparse.Namespace) -> int:
     return examples.run(options)
 
 
+def study(options: argparse.Namespace) -> int:
+    """Runs networks of the literature in both styles beside PyTorch and JAX, and writes one HTML report with JSON and CSV."""
+    from hybridml_examples.study import run as of_study
+
+    return of_study.run(options)
+
+
 def _parser() -> argparse.ArgumentParser:
     from hybridml_examples import add_arguments
+    from hybridml_examples.study import add_arguments as add_arguments_of_study
 
     about = "Looks at what hybridml does on this machine and with your programs."
     parser = argparse.ArgumentParser(prog="python -m hybridml", description=about)
@@ -236,6 +245,7 @@ def _parser() -> argparse.ArgumentParser:
     takes_target(running, "path/to/file.py", argparse.REMAINDER, "arguments of the script")
     command(cache).add_argument("action", choices=["info", "path", "clear"], nargs="?", default="info")
     add_arguments(command(demo))
+    add_arguments_of_study(command(study))
     return parser
 
 

@@ -61,6 +61,7 @@ class Inputs:
             "name": name, "module": row.module, "loss": row.loss, "inputs": row.inputs, "arrays": len(self.batch),
             "options": {**row.tiny, **size.options} if size.tiny else size.options, "optimizer": network.optimizer,
             "parameters": [key for key, _ in model.named_parameters()],
+            "buffers": [key for key, _ in model.named_buffers()],
         }  # fmt: skip
         self.expected: dict[str, np.ndarray] = {}
 

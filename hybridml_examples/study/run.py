@@ -1,0 +1,179 @@
+"""The study from its options to its files: the order of measurements, what is resumed, and what the record says."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import platform
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import hybridml as hm
+from hybridml import models
+
+from . import add_arguments
+from .candidates import CANDIDATES, PEERS, SLOW_TO_START, available, libraries
+from .figures import Record
+from .measure import Plan, measure, measure_growth, train
+from .networks import NETWORKS, QUICK, known
+from .report import FILES, write
+from .tasks import TASKS, Task
+
+QUICK_SECONDS = 165.0  # after which --quick begins nothing more
+Tell = Callable[[str], None]
+
+
+class Progress:
+    """A line on the terminal that says what is being measured: a bar where tqdm is installed."""
+
+    def __init__(self, total: int) -> None:
+        self.bar: Any = None
+        if importlib.util.find_spec("tqdm") is not None:
+            from tqdm import tqdm
+
+            self.bar = tqdm(total=total, unit="part", file=sys.stderr, dynamic_ncols=True)
+
+    def tell(self, text: str) -> None:
+        """Says what begins."""
+        if self.bar is None:
+            print(text, file=sys.stderr)
+        else:
+            self.bar.set_description(text)
+
+    def advance(self) -> None:
+        """Says that a part is done."""
+        if self.bar is not None:
+            self.bar.update()
+
+    def close(self) -> None:
+        """Leaves the line as it is."""
+        if self.bar is not None:
+            self.bar.close()
+
+
+def plan_of(options: argparse.Namespace) -> Plan:
+    """What the options say about measuring. `--quick` leaves out what compiles for tens of seconds, unless it is named."""
+    found = available(options.python, options.peers)
+    if options.quick and options.peers is None:
+        found = [who for who in found if who not in SLOW_TO_START]
+    rounds = options.rounds or (2 if options.quick else 5)
+    seconds = options.seconds or (0.15 if options.quick else 0.5)
+    return Plan(found, options.threads, rounds, seconds, 60.0 if options.quick else 900.0, options.python)
+
+
+def new_record(options: argparse.Namespace, plan: Plan) -> Record:
+    """The facts that a record begins with; no name of the machine."""
+    return {
+        "command": "python -m hybridml study" + " --quick" * options.quick,
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "versions": {"python": platform.python_version(), "hybridml": hm.__version__, **libraries(options.python)[0]},
+        "cpu": cpu_model(), "threads": plan.threads, "quick": options.quick, "rounds": plan.rounds,
+        "networks": {}, "growth": [], "tasks": {}, "left_out": [],
+    }  # fmt: skip
+
+
+def cpu_model() -> str:
+    """The processor's own name for itself; no name of the machine."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def growths(names: Sequence[str], quick: bool) -> list[tuple[str, str, tuple[int, ...]]]:
+    """What grows: (network, axis, values). Quick: the ends of the first network's batch, alone."""
+    rows = [(name, axis, values) for name in names for axis, values in NETWORKS[name].growth.items()]
+    return [(name, axis, (1, 8)) for name, axis, _ in rows[:1]] if quick else rows
+
+
+def study(options: argparse.Namespace) -> Record:
+    """Measures what the record lacks; writes it after each part, so that a run that is stopped has left what it has."""
+    start, plan = time.monotonic(), plan_of(options)
+    record = new_record(options, plan)
+    if options.resume and (options.output / FILES[1]).exists():
+        record = json.loads((options.output / FILES[1]).read_text(encoding="utf-8"))
+        if record["quick"] != options.quick:
+            raise SystemExit("--resume: what is there was measured with other sizes; give --quick as then, or another --output")
+        record["left_out"] = []
+    names = options.networks or [name for name in known() if not options.quick or name in QUICK]
+    tasks = [task for task in TASKS if task.network in models.list_models() and task.network in names]
+    grows = growths(names, options.quick)
+    some = replace(plan, candidates=[who for who in plan.candidates if who not in SLOW_TO_START])
+    progress = Progress(len(names) + len(tasks) + len(grows))
+
+    def parts() -> Any:
+        for name in names:
+            if name not in record["networks"]:
+                row = NETWORKS[name]
+                size = row.quick if options.quick else row.full
+                yield name, lambda: record["networks"].update({name: measure(name, row, size, plan, progress.tell)})
+        for task in tasks:
+            if task.title not in record["tasks"]:
+                yield task.title, lambda: record["tasks"].update({task.title: done(task, options.quick, plan, progress.tell)})
+        for name, axis, values in grows:
+            if not any((row["network"], row["axis"]) == (name, axis) for row in record["growth"]):
+                row = NETWORKS[name]
+                size = row.quick if options.quick else row.full
+                yield (
+                    f"{name} by {axis}",
+                    lambda: record["growth"].extend(measure_growth(name, row, size, axis, values, some, progress.tell)),
+                )
+
+    for title, part in parts():
+        if options.quick and time.monotonic() - start > QUICK_SECONDS:
+            record["left_out"].append(f"{title}: the time of --quick was up")
+            continue
+        try:
+            part()
+        except ImportError as missing:
+            record["left_out"].append(f"{title}: {missing.name} is not installed")
+        progress.advance()
+        write(record, options.output)
+    progress.close()
+    return record
+
+
+def done(task: Task, quick: bool, plan: Plan, tell: Tell) -> Record:
+    """A task trained to its target by each candidate."""
+    batches = list(islice(task.batches(task.size.batch), task.steps))
+    target = task.quick if quick else task.target
+    found = train(task.network, task.row, task.size, batches, target, task.window, plan, tell)
+    return {"title": task.title, "data": task.data, **found}
+
+
+def run(options: argparse.Namespace) -> int:
+    """Runs the study, or draws one again; prints the findings' place."""
+    unknown = [peer for peer in options.peers or () if peer not in PEERS]
+    lost = [name for name in options.networks or () if name not in known()]
+    if unknown or lost:
+        raise SystemExit(
+            f"not known: {', '.join([*unknown, *lost])}; there are the peers {', '.join(PEERS)} and the networks "
+            f"{', '.join(known())}"
+        )
+    missing = [peer for peer in options.peers or () if peer not in available(options.python, options.peers)]
+    if missing:
+        raise SystemExit(f"not installed: {', '.join(missing)}; `pip install 'hybridml[bench]'`, or name another --python")
+    source = getattr(options, "from")
+    record = json.loads(source.read_text(encoding="utf-8")) if source else study(options)
+    print(f"report: {write(record, options.output).resolve()}")
+    return int(any(found["note"] for entry in record["networks"].values() for found in ours(entry).values()))
+
+
+def ours(entry: Record) -> Record:
+    """What hybridml's styles did on a network."""
+    return {who: found for who, found in entry["candidates"].items() if CANDIDATES[who].library == "hybridml"}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command line; returns the exit status, 1 where hybridml itself failed on a network."""
+    parser = argparse.ArgumentParser(prog="python -m hybridml_examples.study", description=__doc__)
+    add_arguments(parser)
+    return run(parser.parse_args(arguments))
