@@ -35,15 +35,32 @@ class Network(NamedTuple):
 
 
 OPTIMIZERS = {"sgd": {"lr": 1e-3, "momentum": 0.9}, "adam": {"lr": 1e-4}}
-_IMAGES = {"batch": (1, 2, 4, 8)}
+_BATCHES = (1, 2, 4, 8)
+_QUICK = Size(8, tiny=True)
 
 # fmt: off
 NETWORKS: dict[str, Network] = {
-    "resnet18": Network("vision", Size(8), Size(8, tiny=True), growth={**_IMAGES, "length": (64, 128, 224)}),
-    "resnet50": Network("vision", Size(4), Size(8, tiny=True), growth=_IMAGES),
+    "alexnet": Network("vision", Size(16), _QUICK),
+    "vgg19": Network("vision", Size(2), _QUICK),
+    "inception_v3": Network("vision", Size(2), _QUICK),
+    "resnet18": Network("vision", Size(8), _QUICK),
+    "resnet50": Network("vision", Size(4), _QUICK,
+                        growth={"batch": _BATCHES, "length": (64, 128, 224), "threads": (1, 2)}),
+    "mobilenet_v2": Network("vision", Size(8), _QUICK, growth={"batch": _BATCHES}),
+    "vit_b_16": Network("vision", Size(2), _QUICK, "adam", depth="num_layers", growth={"depth": (1, 2, 4, 8)}),
+    "unet": Network("vision", Size(1, sizes={"side": 220}), _QUICK),
+    "deep_speech2": Network("speech", Size(2, sizes={"length": 200, "words": 20}), _QUICK, "adam", "length"),
+    "gnmt": Network("text", Size(4, sizes={"length": 24}), _QUICK, "adam", "length",
+                    growth={"length": (8, 16, 32)}),
+    "transformer_base": Network("text", Size(4), _QUICK, "adam", "length"),
+    "bert_base": Network("text", Size(2), _QUICK, "adam", "length", "layers",
+                         growth={"length": (32, 64, 128, 256), "depth": (1, 2, 4, 8), "threads": (1, 2)}),
+    "gpt2": Network("text", Size(1, sizes={"length": 128}), _QUICK, "adam", "length", "layers",
+                    growth={"length": (32, 64, 128, 256)}),
+    "ncf": Network("ratings", Size(1024), Size(256, tiny=True), "adam"),
 }
 # fmt: on
-QUICK = ("resnet18",)  # of `--quick`, whose sizes are those of tests
+QUICK = ("resnet18", "mobilenet_v2", "gpt2", "ncf")  # of `--quick`, whose sizes are those of tests
 
 
 def known() -> list[str]:
