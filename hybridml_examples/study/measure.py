@@ -22,6 +22,7 @@ from .networks import Network, Size, grown
 from .process import Failure, Process, environment
 
 ROOT = Path(hm.__file__).parent.parent
+DIFFERENCE = 1e-3  # relative to the largest element: of the first loss, and of the output of inference
 PAUSE = 0.25  # seconds; the OpenMP threads of a peer spin for up to 0.2 s after their last loop
 KINDS = {"step": "training step", "infer": "inference"}
 Entry = dict[str, Any]
@@ -74,9 +75,11 @@ class Inputs:
             with np.load(results) as file:
                 found = dict(file.items())
             self.expected = self.expected or found
-            entry["difference"] = max(difference(self.expected[key], found[key]) for key in self.expected)
-            if not entry["difference"] <= self.network.difference:  # NaN too
-                raise Failure(f"differs by {entry['difference']:.1e}, more than {self.network.difference:.0e}: not timed")
+            entry |= compare(self.expected, found)
+            for key, limit in (("difference", DIFFERENCE), ("drift", self.network.drift)):
+                if not entry[key] <= limit:  # NaN too
+                    what = "its losses after updates differ" if key == "drift" else "its results differ"
+                    raise Failure(f"{what} by {entry[key]:.1e}, more than {limit:.0e}: not timed")
         return entry
 
 
@@ -94,6 +97,17 @@ def noting(entry: Entry) -> Iterator[None]:
         yield
     except Failure as failure:
         entry["note"] = str(failure)
+
+
+def compare(expected: Mapping[str, np.ndarray], found: Mapping[str, np.ndarray]) -> dict[str, float]:
+    """Differences of the first loss and of the output of inference, and of the losses after updates ("drift")."""
+    parts = {key: (expected[key], found[key]) for key in ("losses", "output")}
+    first, later = (difference(*(losses[part] for losses in parts["losses"])) for part in (slice(1), slice(1, None)))
+    return {"difference": max(first, difference(*parts["output"]), key=_or_nan), "drift": later}
+
+
+def _or_nan(value: float) -> float:
+    return float("inf") if value != value else value
 
 
 def difference(expected: np.ndarray, found: np.ndarray) -> float:

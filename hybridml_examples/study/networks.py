@@ -20,8 +20,9 @@ class Network(NamedTuple):
     """A row of the study.
 
     `depth` names the option that says how many blocks there are, `length` the size that says how long a sequence is,
-    or how wide an image. `growth` has the values of each axis. `differences` is the largest relative difference of the
-    losses and outputs that the check lets pass.
+    or how wide an image. `growth` has the values of each axis. `drift` is the largest relative difference of losses
+    after updates that the check lets pass: normalisation of few numbers makes much of rounding, and two styles of one
+    library are 2.5 % apart after two updates of a ResNet-50 whose last images are 2 x 2.
     """
 
     kind: str  # the figure's heading
@@ -31,22 +32,23 @@ class Network(NamedTuple):
     length: str = "side"
     depth: str = ""
     growth: dict[str, tuple[int, ...]] = {}
-    difference: float = 1e-3
+    drift: float = 1e-3
 
 
 OPTIMIZERS = {"sgd": {"lr": 1e-3, "momentum": 0.9}, "adam": {"lr": 1e-4}}
 _BATCHES = (1, 2, 4, 8)
 _QUICK = Size(8, tiny=True)
+_SHARP = Size(8, sizes={"side": 128}, tiny=True)  # of images that are small in the end
 
 # fmt: off
 NETWORKS: dict[str, Network] = {
     "alexnet": Network("vision", Size(16), _QUICK),
     "vgg19": Network("vision", Size(2), _QUICK),
-    "inception_v3": Network("vision", Size(2), _QUICK),
+    "inception_v3": Network("vision", Size(4), _QUICK, drift=0.05),
     "resnet18": Network("vision", Size(8), _QUICK),
-    "resnet50": Network("vision", Size(4), _QUICK,
+    "resnet50": Network("vision", Size(4), _SHARP, drift=0.01,
                         growth={"batch": _BATCHES, "length": (64, 128, 224), "threads": (1, 2)}),
-    "mobilenet_v2": Network("vision", Size(8), _QUICK, growth={"batch": _BATCHES}),
+    "mobilenet_v2": Network("vision", Size(8), _SHARP, drift=0.01, growth={"batch": _BATCHES}),
     "vit_b_16": Network("vision", Size(2), _QUICK, "adam", depth="num_layers", growth={"depth": (1, 2, 4, 8)}),
     "unet": Network("vision", Size(1, sizes={"side": 220}), _QUICK),
     "deep_speech2": Network("speech", Size(2, sizes={"length": 200, "words": 20}), _QUICK, "adam", "length"),
