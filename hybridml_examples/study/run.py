@@ -89,9 +89,10 @@ def cpu_model() -> str:
 
 
 def growths(names: Sequence[str], quick: bool) -> list[tuple[str, str, tuple[int, ...]]]:
-    """What grows: (network, axis, values). Quick: the ends of the first network's batch, alone."""
-    rows = [(name, axis, values) for name in names for axis, values in NETWORKS[name].growth.items()]
-    return [(name, axis, (1, 8)) for name, axis, _ in rows[:1]] if quick else rows
+    """What grows: (network, axis, values). Quick: the first network's batch, of two sizes."""
+    if quick:
+        return [(name, "batch", (1, 8)) for name in names[:1]]
+    return [(name, axis, values) for name in names for axis, values in NETWORKS[name].growth.items()]
 
 
 def study(options: argparse.Namespace) -> Record:
