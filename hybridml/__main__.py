@@ -198,7 +198,7 @@ def demo(options: argparse.Namespace) -> int:
 
 
 def study(options: argparse.Namespace) -> int:
-    """Runs networks of the literature in both styles beside PyTorch and JAX, and writes one HTML report with JSON and CSV."""
+    """Times published networks in both styles beside PyTorch and JAX, and writes one HTML report of them."""
     from hybridml_examples.study import run as of_study
 
     return of_study.run(options)

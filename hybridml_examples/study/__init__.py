@@ -38,7 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--rounds", type=int, help="in which all candidates are timed in turns (default 5; quick 2)")
     add("--seconds", type=float, help="timed of each candidate in a round (default 0.5; quick 0.15)")
     add("--threads", type=int, default=2, help="of every candidate (default 2)")
-    add("--python", default=sys.executable, metavar="PATH", help="the interpreter that has the peers (default: this one)")
+    add(
+        "--python",
+        default=sys.executable,
+        metavar="PATH",
+        help="the interpreter of the peers (default: this one)",
+    )
     add("--output", type=Path, default=Path("build/study"), help="folder of study.html, .json and .csv (build/study)")
     add("--resume", action="store_true", help="keep what study.json of that folder has, and measure the rest")
     add("--from", type=Path, metavar="JSON", help="measure nothing: draw a record again")

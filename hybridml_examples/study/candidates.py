@@ -36,7 +36,7 @@ SLOW_TO_START = ("torch.compile", "torch.compile cuda")  # which compile for ten
 _ASK = """
 import importlib.util, json
 from importlib.metadata import version
-found = {n: version(n) for n in ("hybridml", "numpy", "torch", "jax") if importlib.util.find_spec(n) and n != "hybridml"}
+found = {name: version(name) for name in ("numpy", "torch", "jax") if importlib.util.find_spec(name)}
 cuda = False
 if "torch" in found:
     import torch

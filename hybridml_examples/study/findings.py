@@ -9,9 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from .candidates import EAGER, TRACED
-from .figures import (
-    DEVICES, Record, against, against_best, duration, exponent, growths, mean, timed,
-)  # fmt: skip
+from .figures import DEVICES, Record, against, against_best, duration, exponent, growths, mean, timed
 
 KINDS = {"step": "training", "infer": "inference"}
 
@@ -46,8 +44,10 @@ def traced_beside_best_peer(record: Record) -> Iterator[Finding]:
             behind = [p for p in pairs if p.clear and p.ratio < 1]
             alike = len(pairs) - len(ahead) - len(behind)
             text = (
-                f"In {what}{_on(device)}, hybridml traced is {mean(p.ratio for p in pairs):.2f} times as fast as the best "
-                f"other library (geometric mean of {len(pairs)}): ahead on {len(ahead)}, behind on {len(behind)}"
+                f"In {what}{_on(device)}, hybridml traced is {mean(p.ratio for p in pairs):.2f} times as fast as the "
+            )
+            text += (
+                f"best other library (geometric mean of {len(pairs)}): ahead on {len(ahead)}, behind on {len(behind)}"
             )
             text += f", alike within the quartiles on {alike}." if alike else "."
             yield Finding(text, "bad" if behind else "good")
@@ -98,20 +98,21 @@ def first_steps(record: Record) -> Iterator[Finding]:
             continue
         slowest = max(cold, key=lambda name: cold[name])
         again = rows[slowest]["candidates"][traced].get("warm", 0.0)
-        text = f"The longest first step of a traced program{_on(device)}, which compiles it, takes {duration(cold[slowest])} ({slowest})"
+        text = f"The longest first step of a traced program{_on(device)}, which compiles it, takes "
+        text += f"{duration(cold[slowest])} ({slowest})"
         yield Finding(text + (f", and {duration(again)} when its compiled code is on disk." if again else "."))
         compiled = _named(device, "torch.compile")
         both = [(cold[n], e["candidates"][compiled]["cold"]) for n, e in rows.items() if timed(e, compiled, "step")]
         if both:
             ratio = mean(theirs / ours for ours, theirs in both)
-            text = f"First steps of torch.compile{_on(device)} take {ratio:.2f} times as long as those of traced programs."
+            text = f"First steps of torch.compile{_on(device)} take {ratio:.2f} times as long as those of traced ones."
             yield Finding(text, "good" if ratio > 1 else "bad")
-        needed = {name: steps for name, entry in rows.items() if (steps := _break_even(entry, traced, eager)) is not None}
-        if needed:
-            most = max(needed, key=lambda name: needed[name])
-            yield Finding(
-                f"Compiling has paid, beside running eagerly, after {needed[most]:,} steps or fewer on each network (most: {most})."
-            )
+        needed = {name: _break_even(entry, traced, eager) for name, entry in rows.items()}
+        paid = {name: steps for name, steps in needed.items() if steps is not None}
+        if paid:
+            most = max(paid, key=lambda name: paid[name])
+            text = f"Compiling has paid, beside running eagerly, after {paid[most]:,} steps or fewer"
+            yield Finding(f"{text} on each network that tracing makes faster (most: {most}).")
 
 
 def _break_even(entry: Record, traced: str, eager: str) -> int | None:
@@ -150,13 +151,13 @@ def real_data(record: Record) -> Iterator[Finding]:
         if len(reached) < 2:
             continue
         first, *_, last = sorted(reached, key=lambda who: reached[who])
-        yield Finding(
-            f"{task['title']}: {first} is first at a loss of {task['target']:g}, after {duration(reached[first])} of training"
-            f"; {last} is last, after {duration(reached[last])}."
+        title, steps = task["title"], {found["steps"] for found in task["candidates"].values() if found.get("reached")}
+        text = (
+            f"{title}: {first} is first at a loss of {task['target']:g}, after {duration(reached[first])} of training"
         )
-        steps = {entry["steps"] for entry in task["candidates"].values() if entry.get("reached")}
+        yield Finding(f"{text}; {last} is last, after {duration(reached[last])}.")
         if max(steps) > min(steps):
-            yield Finding(f"{task['title']}: the number of steps to it differs by rounding, from {min(steps)} to {max(steps)}.")
+            yield Finding(f"{title}: by rounding alone the number of steps is between {min(steps)} and {max(steps)}.")
 
 
 def growth(record: Record) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""Networks as JAX functions of weights, the options of the architecture, and the inputs; losses of outputs and batch."""
+"""Networks as JAX functions of weights, options of the architecture and inputs; losses of outputs and batch."""
 
 from __future__ import annotations
 
@@ -240,4 +240,6 @@ NETWORKS: dict[str, Callable[..., Any]] = {
     "ncf": ncf,
     **{name: partial(vgg, layers) for name, layers in _VGG.items()},
 }
-LOSSES: dict[str, Callable[..., jax.Array]] = {f.__name__: f for f in (classification, language, masked_language, liked)}
+LOSSES: dict[str, Callable[..., jax.Array]] = {
+    f.__name__: f for f in (classification, language, masked_language, liked)
+}

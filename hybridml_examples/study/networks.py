@@ -1,4 +1,4 @@
-"""The networks of the study: architectures of `hybridml.models`, their sizes here, and the axes along which they grow."""
+"""The networks of the study: architectures of `hybridml.models`, their sizes here, and how they grow."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class Size(NamedTuple):
     """What is built and fed: `options` are the architecture's, `sizes` those of its batches."""
 
     batch: int
-    options: dict[str, Any] = {}
-    sizes: dict[str, int] = {}
+    options: dict[str, Any] = {}  # noqa: RUF012 (of a named tuple, never changed)
+    sizes: dict[str, int] = {}  # noqa: RUF012
     tiny: bool = False
 
 
@@ -31,7 +31,7 @@ class Network(NamedTuple):
     optimizer: str = "sgd"
     length: str = "side"
     depth: str = ""
-    growth: dict[str, tuple[int, ...]] = {}
+    growth: dict[str, tuple[int, ...]] = {}  # noqa: RUF012
     drift: float = 1e-3
 
 

@@ -16,9 +16,17 @@ from . import charts, papers
 from .candidates import TRACED, device_of
 from .charts import Mark
 from .figures import Record, digits, duration, growths, names, rate, size, timed
-from .findings import Finding, findings, not_measured
+from .findings import findings, not_measured
 
 KINDS = {"step": "training step", "infer": "inference"}
+HEAD = [
+    "", "device", "training, samples/s", "quartiles", "inference, samples/s", "first step, cold", "warm", "memory",
+    "differs by",
+]  # fmt: skip
+ONCE = {  # measures without quartiles
+    "cold": ("first step, cold", "s"), "warm": ("first step, warm", "s"),
+    "memory": ("memory", "bytes"), "device_memory": ("device memory", "bytes"),
+}  # fmt: skip
 FILES = ("study.html", "study.json", "study.csv")
 
 
@@ -79,7 +87,9 @@ def overview(record: Record) -> Iterator[Chart]:
                     rows[name] = marks
             if rows:
                 svg = charts.dots(f"{title}{on}", rows, "times the traced time")
-                yield Chart(f"Time of {title}{on}", svg, "As a multiple of the traced time: right of the line is slower.")
+                yield Chart(
+                    f"Time of {title}{on}", svg, "As a multiple of the traced time: right of the line is slower."
+                )
 
 
 def _bars(title: str, marks: list[Mark], say: Callable[[float], str], about: str = "") -> Iterator[Chart]:
@@ -106,8 +116,7 @@ def section(record: Record, name: str) -> Section:
     shapes = ", ".join("×".join(map(str, shape)) for shape in entry["shapes"])
     options = ", ".join(f"{key} {value}" for key, value in {**entry["options"], **entry["sizes"]}.items())
     about = f"{entry['kind']}; batch {entry['batch']} ({shapes})" + ("; size for tests" if entry["tiny"] else "")
-    head = ["", "device", "training, samples/s", "quartiles", "inference, samples/s", "first step, cold", "warm", "memory", "differs by"]
-    return Section(name, about + (f"; {options}" if options else ""), pictures, head, list(_rows(entry)))
+    return Section(name, about + (f"; {options}" if options else ""), pictures, HEAD, list(_rows(entry)))
 
 
 def _rows(entry: Record) -> Iterator[list[str]]:
@@ -132,8 +141,11 @@ def growth(record: Record) -> Iterator[Chart]:
             for who, median in row["median"].items():
                 series.setdefault(who, []).append((row["value"], row["batch"] / median))
         if len(rows) > 1 and series:
-            svg = charts.lines(f"{network}, {axis}", series, axis, "samples/s", lambda y: f"{digits(y)} samples/s", True)
-            yield Chart(f"{network}: {axis}", svg)
+            title = f"{network}: {axis}"
+            say = "{} samples/s".format
+            yield Chart(
+                title, charts.lines(title, series, axis, "samples/s", lambda y: say(digits(y)), logarithmic=True)
+            )
 
 
 def tasks(record: Record) -> Iterator[tuple[Chart, str, list[list[str]]]]:
@@ -150,8 +162,11 @@ def tasks(record: Record) -> Iterator[tuple[Chart, str, list[list[str]]]]:
             reached = duration(found["seconds"]) if found["reached"] else f"not in {found['steps']} steps"
             rows.append([who, reached, f"{found['steps']:,}", duration(found["first"]), f"{means[-1]:.3f}"])
         if series:
-            svg = charts.lines(task["title"], series, "seconds", "loss", lambda y: f"{y:.3f}", False, task["target"], False)
-            yield Chart(task["title"], svg, f"Mean of {task['window']} losses; the dashed line is the target."), task["data"], rows
+            curves = charts.lines(
+                task["title"], series, "seconds", "loss", "{:.3f}".format, dotted=task["target"], marked=False
+            )
+            about = f"Mean of {task['window']} losses; the dashed line is the target."
+            yield Chart(task["title"], curves, about), task["data"], rows
 
 
 def table(record: Record) -> str:
@@ -168,9 +183,9 @@ def table(record: Record) -> str:
             for kind, title in KINDS.items():
                 if calls := timed(entry, who, kind):
                     line(name, who, title, "", calls["median"], "s", calls["lower"], calls["upper"])
-            for key, unit in {"cold": "s", "warm": "s", "memory": "bytes", "device_memory": "bytes"}.items():
+            for key, (measure, unit) in ONCE.items():
                 if found.get(key):
-                    line(name, who, {"cold": "first step, cold", "warm": "first step, warm"}.get(key, key), "", found[key], unit)
+                    line(name, who, measure, "", found[key], unit)
     for row in record["growth"]:
         for who, median in row["median"].items():
             line(row["network"], who, f"training step by {row['axis']}", row["value"], median, "s")
@@ -179,6 +194,3 @@ def table(record: Record) -> str:
             if found.get("reached"):
                 line(title, who, f"to a loss of {task['target']:g}", found["steps"], found["seconds"], "s")
     return out.getvalue()
-
-
-__all__ = ["Chart", "Finding", "Section", "page", "table", "write"]

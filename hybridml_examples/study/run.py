@@ -10,18 +10,18 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import hybridml as hm
-from hybridml import models
 
 from . import add_arguments
 from .candidates import CANDIDATES, PEERS, SLOW_TO_START, available, libraries
 from .figures import Record
 from .measure import Plan, measure, measure_growth, train
-from .networks import NETWORKS, QUICK, known
+from .networks import NETWORKS, QUICK, Size, known
 from .report import FILES, write
 from .tasks import TASKS, Task
 
@@ -32,8 +32,11 @@ Tell = Callable[[str], None]
 class Progress:
     """A line on the terminal that says what is being measured: a bar where tqdm is installed."""
 
-    def __init__(self, total: int) -> None:
+    def __init__(self) -> None:
         self.bar: Any = None
+
+    def start(self, total: int) -> None:
+        """Begins with how many parts there are."""
         if importlib.util.find_spec("tqdm") is not None:
             from tqdm import tqdm
 
@@ -58,7 +61,7 @@ class Progress:
 
 
 def plan_of(options: argparse.Namespace) -> Plan:
-    """What the options say about measuring. `--quick` leaves out what compiles for tens of seconds, unless it is named."""
+    """What the options say about measuring. `--quick` leaves out torch.compile, unless it is named: it takes a minute."""
     found = available(options.python, options.peers)
     if options.quick and options.peers is None:
         found = [who for who in found if who not in SLOW_TO_START]
@@ -95,45 +98,31 @@ def growths(names: Sequence[str], quick: bool) -> list[tuple[str, str, tuple[int
     return [(name, axis, values) for name in names for axis, values in NETWORKS[name].growth.items()]
 
 
+def resumed(options: argparse.Namespace) -> Record | None:
+    """The record of an earlier run, where there is one and `--resume` asks for it."""
+    path = options.output / FILES[1]
+    if not options.resume or not path.exists():
+        return None
+    record: Record = json.loads(path.read_text(encoding="utf-8"))
+    if record["quick"] != options.quick:
+        raise SystemExit("--resume: what is there has other sizes; give --quick as then, or another --output")
+    return {**record, "left_out": []}
+
+
 def study(options: argparse.Namespace) -> Record:
     """Measures what the record lacks; writes it after each part, so that a run that is stopped has left what it has."""
     start, plan = time.monotonic(), plan_of(options)
-    record = new_record(options, plan)
-    if options.resume and (options.output / FILES[1]).exists():
-        record = json.loads((options.output / FILES[1]).read_text(encoding="utf-8"))
-        if record["quick"] != options.quick:
-            raise SystemExit("--resume: what is there was measured with other sizes; give --quick as then, or another --output")
-        record["left_out"] = []
+    record = resumed(options) or new_record(options, plan)
     names = options.networks or [name for name in known() if not options.quick or name in QUICK]
-    tasks = [task for task in TASKS if task.network in models.list_models() and task.network in names]
-    grows = growths(names, options.quick)
-    some = replace(plan, candidates=[who for who in plan.candidates if who not in SLOW_TO_START])
-    progress = Progress(len(names) + len(tasks) + len(grows))
-
-    def parts() -> Any:
-        for name in names:
-            if name not in record["networks"]:
-                row = NETWORKS[name]
-                size = row.quick if options.quick else row.full
-                yield name, lambda: record["networks"].update({name: measure(name, row, size, plan, progress.tell)})
-        for task in tasks:
-            if task.title not in record["tasks"]:
-                yield task.title, lambda: record["tasks"].update({task.title: done(task, options.quick, plan, progress.tell)})
-        for name, axis, values in grows:
-            if not any((row["network"], row["axis"]) == (name, axis) for row in record["growth"]):
-                row = NETWORKS[name]
-                size = row.quick if options.quick else row.full
-                yield (
-                    f"{name} by {axis}",
-                    lambda: record["growth"].extend(measure_growth(name, row, size, axis, values, some, progress.tell)),
-                )
-
-    for title, part in parts():
+    progress = Progress()
+    todo = parts(record, names, options.quick, plan, progress.tell)
+    progress.start(len(todo))
+    for title, measured in todo.items():
         if options.quick and time.monotonic() - start > QUICK_SECONDS:
             record["left_out"].append(f"{title}: the time of --quick was up")
             continue
         try:
-            part()
+            measured()
         except ImportError as missing:
             record["left_out"].append(f"{title}: {missing.name} is not installed")
         progress.advance()
@@ -142,12 +131,40 @@ def study(options: argparse.Namespace) -> Record:
     return record
 
 
-def done(task: Task, quick: bool, plan: Plan, tell: Tell) -> Record:
-    """A task trained to its target by each candidate."""
+def parts(record: Record, names: Sequence[str], quick: bool, plan: Plan, tell: Tell) -> dict[str, Callable[[], None]]:
+    """What a record lacks, by title: networks first, then real data, then growth."""
+    some = replace(plan, candidates=[who for who in plan.candidates if who not in SLOW_TO_START])
+    found: dict[str, Callable[[], None]] = {}
+    for name in names:
+        if name not in record["networks"]:
+            found[name] = partial(_network, record, name, quick, plan, tell)
+    for task in TASKS:
+        if task.network in names and task.title not in record["tasks"]:
+            found[task.title] = partial(_task, record, task, quick, plan, tell)
+    there = {(row["network"], row["axis"]) for row in record["growth"]}
+    for name, axis, values in growths(names, quick):
+        if (name, axis) not in there:
+            found[f"{name} by {axis}"] = partial(_growth, record, name, axis, values, quick, some, tell)
+    return found
+
+
+def _size(name: str, quick: bool) -> Size:
+    return NETWORKS[name].quick if quick else NETWORKS[name].full
+
+
+def _network(record: Record, name: str, quick: bool, plan: Plan, tell: Tell) -> None:
+    record["networks"][name] = measure(name, NETWORKS[name], _size(name, quick), plan, tell)
+
+
+def _growth(record: Record, name: str, axis: str, values: Sequence[int], quick: bool, plan: Plan, tell: Tell) -> None:
+    record["growth"] += measure_growth(name, NETWORKS[name], _size(name, quick), axis, values, plan, tell)
+
+
+def _task(record: Record, task: Task, quick: bool, plan: Plan, tell: Tell) -> None:
     batches = list(islice(task.batches(task.size.batch), task.steps))
     target = task.quick if quick else task.target
     found = train(task.network, task.row, task.size, batches, target, task.window, plan, tell)
-    return {"title": task.title, "data": task.data, **found}
+    record["tasks"][task.title] = {"title": task.title, "data": task.data, **found}
 
 
 def run(options: argparse.Namespace) -> int:
@@ -161,7 +178,9 @@ def run(options: argparse.Namespace) -> int:
         )
     missing = [peer for peer in options.peers or () if peer not in available(options.python, options.peers)]
     if missing:
-        raise SystemExit(f"not installed: {', '.join(missing)}; `pip install 'hybridml[bench]'`, or name another --python")
+        raise SystemExit(
+            f"not installed: {', '.join(missing)}; pip install 'hybridml[bench]', or name another --python"
+        )
     source = getattr(options, "from")
     record = json.loads(source.read_text(encoding="utf-8")) if source else study(options)
     print(f"report: {write(record, options.output).resolve()}")
