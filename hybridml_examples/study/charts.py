@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-WIDTH, LEFT, RIGHT, TOP, BOTTOM = 360, 46, 10, 14, 34
-HEIGHT = 220
+WIDTH, LEFT, RIGHT, TOP, BOTTOM = 360, 46, 10, 26, 34
+HEIGHT = 230
 ROW, BAR = 34, 12
 
 Say = Callable[[float], str]

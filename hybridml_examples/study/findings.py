@@ -43,12 +43,9 @@ def traced_beside_best_peer(record: Record) -> Iterator[Finding]:
             ahead = [p for p in pairs if p.clear and p.ratio > 1]
             behind = [p for p in pairs if p.clear and p.ratio < 1]
             alike = len(pairs) - len(ahead) - len(behind)
-            text = (
-                f"In {what}{_on(device)}, hybridml traced is {mean(p.ratio for p in pairs):.2f} times as fast as the "
-            )
-            text += (
-                f"best other library (geometric mean of {len(pairs)}): ahead on {len(ahead)}, behind on {len(behind)}"
-            )
+            times = f"{mean(p.ratio for p in pairs):.2f} times as fast as the best other library"
+            text = f"In {what}{_on(device)}, hybridml traced is {times} (geometric mean of {len(pairs)}): "
+            text += f"ahead on {len(ahead)}, behind on {len(behind)}"
             text += f", alike within the quartiles on {alike}." if alike else "."
             yield Finding(text, "bad" if behind else "good")
 
@@ -152,10 +149,8 @@ def real_data(record: Record) -> Iterator[Finding]:
             continue
         first, *_, last = sorted(reached, key=lambda who: reached[who])
         title, steps = task["title"], {found["steps"] for found in task["candidates"].values() if found.get("reached")}
-        text = (
-            f"{title}: {first} is first at a loss of {task['target']:g}, after {duration(reached[first])} of training"
-        )
-        yield Finding(f"{text}; {last} is last, after {duration(reached[last])}.")
+        text = f"{title}: {first} is first at a loss of {task['target']:g}, after {duration(reached[first])}"
+        yield Finding(f"{text} of training; {last} is last, after {duration(reached[last])}.")
         if max(steps) > min(steps):
             yield Finding(f"{title}: by rounding alone the number of steps is between {min(steps)} and {max(steps)}.")
 

@@ -142,10 +142,11 @@ def growth(record: Record) -> Iterator[Chart]:
                 series.setdefault(who, []).append((row["value"], row["batch"] / median))
         if len(rows) > 1 and series:
             title = f"{network}: {axis}"
-            say = "{} samples/s".format
-            yield Chart(
-                title, charts.lines(title, series, axis, "samples/s", lambda y: say(digits(y)), logarithmic=True)
-            )
+            yield Chart(title, charts.lines(title, series, axis, "samples/s", _per_second, logarithmic=True))
+
+
+def _per_second(rate: float) -> str:
+    return f"{digits(rate)} samples/s"
 
 
 def tasks(record: Record) -> Iterator[tuple[Chart, str, list[list[str]]]]:

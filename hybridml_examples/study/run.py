@@ -61,7 +61,7 @@ class Progress:
 
 
 def plan_of(options: argparse.Namespace) -> Plan:
-    """What the options say about measuring. `--quick` leaves out torch.compile, unless it is named: it takes a minute."""
+    """What the options say about measuring. `--quick` leaves out torch.compile, unless it is named."""
     found = available(options.python, options.peers)
     if options.quick and options.peers is None:
         found = [who for who in found if who not in SLOW_TO_START]
@@ -178,9 +178,7 @@ def run(options: argparse.Namespace) -> int:
         )
     missing = [peer for peer in options.peers or () if peer not in available(options.python, options.peers)]
     if missing:
-        raise SystemExit(
-            f"not installed: {', '.join(missing)}; pip install 'hybridml[bench]', or name another --python"
-        )
+        raise SystemExit(f"not installed: {', '.join(missing)}; pip install 'hybridml[bench]', or name a --python")
     source = getattr(options, "from")
     record = json.loads(source.read_text(encoding="utf-8")) if source else study(options)
     print(f"report: {write(record, options.output).resolve()}")
