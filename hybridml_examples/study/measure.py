@@ -19,7 +19,7 @@ from hybridml import models
 
 from .candidates import CANDIDATES
 from .networks import Network, Size, grown
-from .process import Failure, Process, environment
+from .process import Failure, Process, compile_packages, environment
 
 ROOT = Path(hm.__file__).parent.parent
 DIFFERENCE = 1e-3  # relative to the largest element: of the first loss, and of the output of inference
@@ -44,7 +44,10 @@ class Plan:
         count = threads or self.threads
         python = sys.executable if CANDIDATES[name].library == "hybridml" else self.python
         command = [python, "-m", f"{__package__}.worker", name, str(count)]
-        return Process(command, environment(count, cache), ROOT, self.patience)
+        # Packages that are installed belong to one interpreter; those of a checkout serve both.
+        root = ROOT if (ROOT / "pyproject.toml").exists() else Path.cwd()
+        compile_packages(ROOT)
+        return Process(command, environment(count, cache), root, self.patience)
 
 
 class Inputs:

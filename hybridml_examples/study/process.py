@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import compileall
 import json
 import os
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from threading import Timer
 from typing import Any
@@ -32,6 +34,14 @@ def environment(threads: int, cache: str) -> dict[str, str]:
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
     }
+
+
+@cache
+def compile_packages(root: Path) -> None:
+    """Bytecode of our packages in a tree, which peers have since they were installed: a first call is not to compile
+    what it imports, as it does where Python is told to write none."""
+    for package in ("hybridml", "hybridml_compiler"):
+        compileall.compile_dir(root / package, quiet=1)
 
 
 class Process:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import hybridml as hm
@@ -24,6 +23,7 @@ from .measure import Plan, measure, measure_growth, train
 from .networks import NETWORKS, QUICK, Size, known
 from .report import FILES, write
 from .tasks import TASKS, Task
+from .timing import cpu_model
 
 QUICK_SECONDS = 165.0  # after which --quick begins nothing more
 Tell = Callable[[str], None]
@@ -79,16 +79,6 @@ def new_record(options: argparse.Namespace, plan: Plan) -> Record:
         "cpu": cpu_model(), "threads": plan.threads, "quick": options.quick, "rounds": plan.rounds,
         "networks": {}, "growth": [], "tasks": {}, "left_out": [],
     }  # fmt: skip
-
-
-def cpu_model() -> str:
-    """The processor's own name for itself; no name of the machine."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = [line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")]
-    return names[0] if names else platform.machine()
 
 
 def growths(names: Sequence[str], quick: bool) -> list[tuple[str, str, tuple[int, ...]]]:

@@ -1,14 +1,16 @@
-"""What every worker process does alike: requests line by line, calls timed in blocks, the memory of the process."""
+"""What every measuring process does alike: requests line by line, calls timed in blocks, memory, the processor."""
 
 from __future__ import annotations
 
 import gc
 import json
 import os
+import platform
 import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 ERROR_WORDS = 40  # of an error: compilers begin with a line that says nothing
@@ -67,3 +69,13 @@ def serve(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
         except Exception as error:  # reported by the parent, which goes on with the other candidates
             reply = {"error": f"{type(error).__name__}: {' '.join(str(error).split()[:ERROR_WORDS])}"}
         print(json.dumps(reply), file=replies)
+
+
+def cpu_model() -> str:
+    """The processor's own name for itself; no name of the machine."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")]
+    return names[0] if names else platform.machine()
