@@ -327,7 +327,8 @@ BUDGETS = {
         "a check of everything on a GPU (two streams at once, memory shared with PyTorch, measurements that fail: 60); "
         "four libraries, twenty workloads, two reports: times, launches; two trees in turns; 150 eager operations and "
         "twelve models; seven networks",
-        "workers, which the study has (130); rounds of two trees that were timed by a loop of their own; before, nothing: it took the place of scripts "
+        "workers, which the study has (130); "
+        "rounds of two trees that were timed by a loop of their own; before, nothing: it took the place of scripts "
         "that were not kept",
     ),
 }

@@ -16,7 +16,6 @@ from typing import Any
 
 import hybridml as hm
 
-from . import add_arguments
 from .candidates import CANDIDATES, PEERS, SLOW_TO_START, available, libraries
 from .figures import Record
 from .measure import Plan, measure, measure_growth, train
@@ -178,10 +177,3 @@ def run(options: argparse.Namespace) -> int:
 def ours(entry: Record) -> Record:
     """What hybridml's styles did on a network."""
     return {who: found for who, found in entry["candidates"].items() if CANDIDATES[who].library == "hybridml"}
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command line; returns the exit status, 1 where hybridml itself failed on a network."""
-    parser = argparse.ArgumentParser(prog="python -m hybridml_examples.study", description=__doc__)
-    add_arguments(parser)
-    return run(parser.parse_args(arguments))
