@@ -185,6 +185,8 @@ def not_measured(record: Record) -> Iterator[Finding]:
         for who, found in entry["candidates"].items():
             if found.get("note"):
                 yield Finding(f"{network}, {who}: {found['note']}.")
+            elif found.get("late_note"):
+                yield Finding(f"{network}, {who}, warm: {found['late_note']}.")
     for title, task in record["tasks"].items():
         for who, found in task["candidates"].items():
             if found.get("note"):

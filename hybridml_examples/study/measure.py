@@ -166,9 +166,10 @@ def measure(name: str, network: Network, size: Size, plan: Plan, tell: Callable[
             if entry["note"]:
                 continue
             tell(f"{name}: {who}, warm")
-            with noting(entry), plan.start(who, caches[who]) as process:
-                again = inputs.load(process)
-                entry |= {"warm": again.get("first", 0.0), "memory": again.get("memory", 0), "note": again["note"]}
+            late: Entry = {"note": ""}
+            with noting(late), plan.start(who, caches[who]) as process:
+                late |= inputs.load(process)
+            entry |= {"warm": late.get("first", 0.0), "memory": late.get("memory", 0), "late_note": late["note"]}
         return {
             "kind": network.kind, "batch": size.batch, "options": size.options, "sizes": size.sizes, "tiny": size.tiny,
             "shapes": [list(array.shape) for array in inputs.batch], "candidates": entries,
