@@ -117,8 +117,9 @@ def _break_even(entry: Record, traced: str, eager: str) -> int | None:
     a, b = timed(entry, traced, "step"), timed(entry, eager, "step")
     if a is None or b is None or b["median"] <= a["median"]:
         return None
-    extra = entry["candidates"][traced]["cold"] - entry["candidates"][eager]["cold"]
-    return max(1, round(extra / (b["median"] - a["median"])))
+    extra: float = entry["candidates"][traced]["cold"] - entry["candidates"][eager]["cold"]
+    saved: float = b["median"] - a["median"]
+    return max(1, round(extra / saved))
 
 
 def memory(record: Record) -> Iterator[Finding]:

@@ -59,8 +59,9 @@ class Inputs:
         hm.manual_seed(0)
         model = models.get_model(name, tiny=size.tiny, **size.options)
         self.batch = models.example_batch(name, size.batch, tiny=size.tiny, **size.sizes)
-        weights = {f"w:{key}": value.numpy() for key, value in model.state_dict().items()}
-        np.savez(self.path, **weights, **{f"b:{k}": array for k, array in enumerate(self.batch)})
+        arrays: dict[str, Any] = {f"w:{key}": value.numpy() for key, value in model.state_dict().items()}
+        arrays |= {f"b:{k}": array for k, array in enumerate(self.batch)}
+        np.savez(self.path, **arrays)
         self.spec = {
             "name": name, "module": row.module, "loss": row.loss, "inputs": row.inputs, "arrays": len(self.batch),
             "options": {**row.tiny, **size.options} if size.tiny else size.options, "optimizer": network.optimizer,
@@ -210,7 +211,8 @@ def train(
     found: dict[str, Entry] = {}
     with inputs_of(name, network, size) as inputs, tempfile.TemporaryDirectory() as cache:
         path = inputs.folder / "batches.npz"
-        np.savez(path, **{f"{k}.{j}": array for k, batch in enumerate(batches) for j, array in enumerate(batch)})
+        arrays: dict[str, Any] = {f"{k}.{j}": part for k, batch in enumerate(batches) for j, part in enumerate(batch)}
+        np.savez(path, **arrays)
         for who in plan.candidates:
             tell(f"{name} on real data: {who}")
             entry: Entry = {"note": ""}
