@@ -18,6 +18,7 @@ from hybridml_examples.study import charts, figures, findings, measure, papers, 
 from hybridml_examples.study.candidates import CANDIDATES, EAGER, TRACED
 from hybridml_examples.study.networks import NETWORKS, OPTIMIZERS, QUICK, Size, grown, known
 from hybridml_examples.study.process import Failure
+from hybridml_examples.study.tasks import TASKS, Task
 from hybridml_examples.study.worker import Worker
 
 Record = dict[str, Any]
@@ -211,6 +212,18 @@ def test_the_table_of_networks_fits_the_architectures() -> None:
             if size.options:
                 models.get_model(name, tiny=True, **size.options)
         assert len(models.example_batch(name, 1, tiny=True, **row.quick.sizes)) >= about.inputs
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.network)
+def test_real_data_have_the_shapes_that_the_network_trains_on(task: Task) -> None:
+    batches = task.batches(task.size.batch)
+    first, second = next(batches), next(batches)
+    assert any(not np.array_equal(a, b) for a, b in zip(first, second, strict=True))
+    again = next(task.batches(task.size.batch))
+    assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))  # the same for each candidate
+    if task.network in known():
+        example = models.example_batch(task.network, task.size.batch, **task.size.sizes)
+        assert [(a.shape, a.dtype) for a in first] == [(a.shape, a.dtype) for a in example]
 
 
 def test_results_are_compared_with_the_first_candidate() -> None:
