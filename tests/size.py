@@ -24,7 +24,8 @@ class Budget(NamedTuple):
 
 BUDGETS = {
     "hybridml": Budget(
-        87065,
+        87100,
+        "the command of the study (12); "
         "published architectures (260), ten of images (825); "
         "settings of blocks and of the program, programs for each (200); "
         "figures, heads and tables of pages in one form, for text and HTML (390, in place of four templates); "
