@@ -18,7 +18,7 @@ endif
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help install test test-near test-gpu test-machines demo check format bench roofline golden fuzz notebooks docs site accuracy array-api stress size clean
+.PHONY: help install test test-near test-gpu test-machines demo check format bench study roofline golden fuzz notebooks docs site accuracy array-api stress size clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -64,6 +64,9 @@ bench: $(VENV)/.bench  ## time eager and traced beside PyTorch, JAX and TensorFl
 	$(RUN) -m benchmarks.compare --sections steady,start,scaling,limits --json benchmarks/results/compare.json $(ARGS)
 	$(RUN) -m benchmarks.eager --json benchmarks/results/eager.json
 	$(RUN) -m benchmarks.report
+
+study: $(VENV)/.bench  ## run the networks of the literature in both styles beside PyTorch and JAX, and write a report
+	$(RUN) -m hybridml study $(ARGS)
 
 roofline: $(VENV)/.dev  ## time the launches of traced workloads beside the limits of the machine, and write the page
 	$(RUN) -m benchmarks.roofline --json benchmarks/results/roofline.json $(ARGS)

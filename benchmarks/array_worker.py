@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .worker import forget_peak, limit_cpus, memory, serve
+from hybridml_examples.study.timing import forget_peak, limit_cpus, memory, serve
 
 Function = Callable[..., Any]
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import hybridml
+from hybridml_examples.study.timing import cpu_model
 
 from .limits import limits
 from .markup import duration
@@ -64,16 +65,6 @@ def lines(workload: Workload, entries: dict[str, Entry]) -> Iterator[str]:
             ]
         parts += [f"loads {', '.join(entry.loaded)}"] * bool(entry.loaded) + [entry.note] * bool(entry.note)
         yield "  ".join(parts).rstrip()
-
-
-def cpu_model() -> str:
-    """The processor's own name for itself; no name of the machine."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = [line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")]
-    return names[0] if names else platform.machine()
 
 
 def versions(peers: bool = True) -> dict[str, str]:

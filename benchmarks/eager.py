@@ -21,13 +21,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hybridml_examples.study.process import environment
+from hybridml_examples.study.timing import forget_peak, limit_cpus, memory, sample
+
 from .compare import circumstances
 from .eager_models import MODELS
 from .eager_networks import NETWORKS
 from .eager_operations import OPERATIONS, inputs
-from .process import ROOT, environment
+from .process import ROOT
 from .trees import geometric_mean
-from .worker import forget_peak, limit_cpus, memory, sample
 
 LIBRARIES = ("hybridml", "torch")
 RANDOM = ("randn", "rand", "randint", "dropout")

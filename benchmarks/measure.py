@@ -14,7 +14,9 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from .process import Failure, Process
+from hybridml_examples.study.process import Failure
+
+from .process import Process
 from .workloads import Workload
 
 K = TypeVar("K")  # of a candidate

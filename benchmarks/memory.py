@@ -27,9 +27,11 @@ from typing import Any
 
 import numpy as np
 
+from hybridml_examples.study.process import environment
+from hybridml_examples.study.timing import forget_peak, limit_cpus, memory
+
 from .eager_models import Calls, calls_of
-from .process import ROOT, environment
-from .worker import forget_peak, limit_cpus, memory
+from .process import ROOT
 
 STYLES = ("inference", "step")
 TRAINED = ("mlp", "gpt", "lstm", "resnet18", "alexnet", "ncf")  # of `training.py`

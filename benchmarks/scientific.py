@@ -22,13 +22,15 @@ from typing import Any
 
 import numpy as np
 
+from hybridml_examples.study.process import Failure
+
 from .array_programs import FLOOR, PROGRAMS
 from .array_worker import Source, module_of
 from .compare import circumstances
 from .loop_programs import LOOPS
 from .markup import digits, duration, table
 from .measure import Entry, add_round_options, difference, measure_rounds, noting
-from .process import Failure, Process
+from .process import Process
 from .transforms import spread
 from .trees import geometric_mean
 

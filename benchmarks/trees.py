@@ -16,9 +16,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from hybridml_examples.study.process import Failure
+
 from .compare import circumstances
 from .measure import add_round_options, inputs_of, measure_rounds
-from .process import ROOT, Failure, Process
+from .process import ROOT, Process
 from .workloads import OURS, TABLE, WORKLOADS, Workload
 
 Rounds = dict[tuple[Path, str], list[float]]  # (tree, style) -> median of each round, in seconds

@@ -1,4 +1,4 @@
-"""Command line: ``python -m hybridml doctor | compare | profile | run | cache | demo | models``, with ``--help``."""
+"""Command line: ``python -m hybridml doctor | compare | profile | run | cache | demo | models | study``."""
 
 from __future__ import annotations
 
@@ -203,9 +203,17 @@ def models(options: argparse.Namespace) -> int:
     return listing.run(options)
 
 
+def study(options: argparse.Namespace) -> int:
+    """Times published networks in both styles beside PyTorch and JAX, and writes one HTML report of them."""
+    from hybridml_examples.study import run as of_study
+
+    return of_study.run(options)
+
+
 def _parser() -> argparse.ArgumentParser:
     from hybridml_examples import add_arguments
     from hybridml_examples.networks import arguments
+    from hybridml_examples.study import add_arguments as add_arguments_of_study
 
     about = "Looks at what hybridml does on this machine and with your programs."
     parser = argparse.ArgumentParser(prog="python -m hybridml", description=about)
@@ -246,6 +254,7 @@ def _parser() -> argparse.ArgumentParser:
     command(cache).add_argument("action", choices=["info", "path", "clear"], nargs="?", default="info")
     add_arguments(command(demo))
     arguments.of_models(command(models, arguments.GUIDE))
+    add_arguments_of_study(command(study))
     return parser
 
 

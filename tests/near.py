@@ -28,7 +28,7 @@ OTHERS = {
     "docs/": ("test_docs.py", "test_trust.py", "test_site.py", "test_coming_from.py"),
     "README.md": ("test_docs.py",),
     "benchmarks/": ("test_benchmarks.py", "test_roofline.py", "test_trust.py"),
-    "hybridml_examples/": ("test_examples.py", "test_networks.py"),
+    "hybridml_examples/": ("test_examples.py", "test_networks.py", "test_study.py"),
     "notebooks/": ("test_notebooks.py",),
     f"{FRONT}/": ("test_docstrings.py", "test_surface.py"),
     f"{COMPILER}/ops/": ("autograd/test_autograd_rows.py", "tracing/test_trace_rows.py"),  # which run the whole table

@@ -29,6 +29,7 @@ from benchmarks import (
 )  # fmt: skip
 from benchmarks.transformed import TRANSFORMS
 from benchmarks.workloads import SCALING, WORKLOADS
+from hybridml_examples.study.process import Failure
 
 SMALL: dict[str, dict[str, int]] = {
     "linear_gelu": {"n": 32},
@@ -123,7 +124,7 @@ def test_a_candidate_that_is_wrong_is_not_timed(tmp_path: Path) -> None:
     with measure.inputs_of(WORKLOADS["add_16"]) as inputs, process.Process("hybridml eager", 1, str(tmp_path)) as run:
         inputs.expected = [np.zeros(16, np.float32)] * worker.CHECKED_CALLS
         assert "not timed" in inputs.load(run).note
-        with pytest.raises(process.Failure, match="KeyError"):
+        with pytest.raises(Failure, match="KeyError"):
             run.ask(load="no such workload", inputs=str(inputs.path), results="", sizes={})
 
 

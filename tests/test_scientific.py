@@ -10,8 +10,9 @@ import pytest
 
 from benchmarks import array_programs, measure, scientific
 from benchmarks.array_worker import Source
-from benchmarks.process import Failure, Process
-from benchmarks.worker import memory
+from benchmarks.process import Process
+from hybridml_examples.study.process import Failure
+from hybridml_examples.study.timing import memory
 
 SHORT = ["--rounds", "1", "--seconds", "0.001", "--threads", "1"]
 
