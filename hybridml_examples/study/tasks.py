@@ -55,12 +55,12 @@ def characters(batch: int, length: int = 64) -> Batches:
 TASKS = (
     Task("resnet18", "ResNet-18 on digits",
          "The 1797 scanned digits of scikit-learn, enlarged to 32 × 32; ResNet-18 of a quarter of the width; SGD.",
-         Size(32, {"num_classes": 10, "width": 16}, {"side": 32, "classes": 10}), digits, target=0.1, quick=0.5,
+         Size(32, {"num_classes": 10, "width": 16}, {"side": 32, "classes": 10}), digits, target=0.3, quick=1.5,
          row=Network("vision", Size(1), Size(1), "adam")),
     Task("gpt2", "GPT-2 on Python's reference",
          "The text of Python's language reference, character by character; GPT-2 of 4 layers of width 128; Adam.",
          Size(16, {"vocab_size": 96, "width": 128, "layers": 4, "heads": 4, "positions": 64},
-              {"length": 64, "vocab_size": 96}), characters, target=2.4, quick=3.2,
+              {"length": 64, "vocab_size": 96}), characters, target=3.0, quick=4.0,
          row=Network("text", Size(1), Size(1), "adam")),
 )
 # fmt: on
