@@ -42,7 +42,7 @@ def made(**candidates: dict[str, Record]) -> Record:
     shapes = {"kind": "vision", "batch": 8, "options": {}, "sizes": {}, "tiny": True, "shapes": [[8, 3, 64, 64], [8]]}
     facts = {"command": "python -m hybridml study", "date": "2026-01-01", "cpu": "a <processor>", "threads": 2}
     return {
-        **facts, "versions": {"python": "3.11", "torch": "2.0"}, "quick": True, "rounds": 3,
+        **facts, "versions": {"python": "3.11", "torch": "2.0"}, "quick": True, "rounds": 3, "load": 0.1,
         "networks": {name: {**shapes, "candidates": entries} for name, entries in candidates.items()},
         "growth": [], "tasks": {}, "left_out": [],
     }  # fmt: skip
@@ -152,6 +152,12 @@ def test_medians_apart_within_their_quartiles_are_no_difference() -> None:
     texts = [found.text for found in findings.findings(near)]
     assert any("ahead on 0, behind on 0, alike within the quartiles on 1." in text for text in texts)
     assert not any("another library is faster" in text for text in texts)
+
+
+def test_a_busy_machine_is_told_first(record: Record) -> None:
+    assert not findings.findings(record)[0].text.startswith("The machine was busy")
+    record["load"] = 4.0
+    assert findings.findings(record)[0].text.startswith("The machine was busy (load 4.0 at the start)")
 
 
 def test_rules_without_figures_say_nothing() -> None:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from .candidates import EAGER, TRACED
 from .figures import DEVICES, Record, against, against_best, duration, exponent, growths, mean, timed
 
+BUSY = 0.5  # programs that run or wait, of the minute before
 KINDS = {"step": "training", "infer": "inference"}
 
 
@@ -31,6 +32,13 @@ def _named(device: str, name: str) -> str:
 
 def _listed(parts: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))
+
+
+def busy(record: Record) -> Iterator[Finding]:
+    """Whether something else had the processor, which makes steps of threads that spin a hundred times slower."""
+    if record["load"] > BUSY and record["networks"]:
+        text = f"The machine was busy (load {record['load']:.1f} at the start): measure again when nothing else runs. "
+        yield Finding(text + "PyTorch's threads spin, so that its times say little here.", "bad")
 
 
 def traced_beside_best_peer(record: Record) -> Iterator[Finding]:
@@ -108,7 +116,7 @@ def first_steps(record: Record) -> Iterator[Finding]:
         paid = {name: steps for name, steps in needed.items() if steps is not None}
         if paid:
             most = max(paid, key=lambda name: paid[name])
-            text = f"Compiling has paid, beside running eagerly, after {paid[most]:,} steps or fewer"
+            text = f"Compiling has paid, beside running eagerly, after {paid[most]:,} {'step' if paid[most] == 1 else 'steps'} or fewer"
             yield Finding(f"{text} on each network that tracing makes faster (most: {most}).")
 
 
@@ -197,6 +205,7 @@ def not_measured(record: Record) -> Iterator[Finding]:
 
 
 RULES: tuple[Callable[[Record], Iterator[Finding]], ...] = (
+    busy,
     traced_beside_best_peer, where_it_loses, capturing, eager_beside_eager, first_steps, memory, real_data, growth,
 )  # fmt: skip
 

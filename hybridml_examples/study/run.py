@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import os
 import platform
 import sys
 import time
@@ -76,6 +77,7 @@ def new_record(options: argparse.Namespace, plan: Plan) -> Record:
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "versions": {"python": platform.python_version(), "hybridml": hm.__version__, **libraries(options.python)[0]},
         "cpu": cpu_model(), "threads": plan.threads, "quick": options.quick, "rounds": plan.rounds,
+        "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0,
         "networks": {}, "growth": [], "tasks": {}, "left_out": [],
     }  # fmt: skip
 
