@@ -116,7 +116,8 @@ def first_steps(record: Record) -> Iterator[Finding]:
         paid = {name: steps for name, steps in needed.items() if steps is not None}
         if paid:
             most = max(paid, key=lambda name: paid[name])
-            text = f"Compiling has paid, beside running eagerly, after {paid[most]:,} {'step' if paid[most] == 1 else 'steps'} or fewer"
+            steps = f"{paid[most]:,} step{'s' if paid[most] > 1 else ''}"
+            text = f"Compiling has paid, beside running eagerly, after {steps} or fewer"
             yield Finding(f"{text} on each network that tracing makes faster (most: {most}).")
 
 
