@@ -331,8 +331,10 @@ def deciding() -> Settings:
 
 
 def deciding_of(values: Mapping[str, Any]) -> Settings:
-    """Of some settings those on which programs depend, in order. One that is as usual counts: `change` may make it
-    unusual while the block lasts."""
+    """Returns the settings on which programs depend, in order.
+
+    One that is as usual counts: `change` may make it unusual while a block lasts.
+    """
     return tuple(sorted((n, value) for n, value in values.items() if _FLAGS[n].decides))
 
 

@@ -240,9 +240,9 @@ BUDGETS = {
         "25 walks of graphs, name lists of operations, eleven ways to declare a function",
     ),
     "tests": Budget(
-        91040,
+        91120,
         "the study (360); "
-        "explanations of speed (400); "
+        "explanations of speed (480); "
         "data, training and inference of the architectures (195); "
         "architectures of speech, text and ratings beside transformers and PyTorch, decoding (320); "
         "image architectures beside torchvision's, operands below casts (330); "

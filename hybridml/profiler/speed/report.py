@@ -17,7 +17,7 @@ NOISE = 0.02  # of the time of a call: what is less is nothing, whatever the qua
 
 @dataclass(frozen=True)
 class Spent:
-    """A call in one style, in milliseconds: the median, the least, and the parts that add up to the least."""
+    """A call in one style, in milliseconds: the median, that of fast calls, and the parts that add up to the latter."""
 
     name: str
     median_ms: float
