@@ -24,9 +24,9 @@ class Budget(NamedTuple):
 
 BUDGETS = {
     "hybridml": Budget(
-        90120,
+        90170,
         "the command of the study (12); "
-        "explain_speed: parts of a call, factors, sentences (1,550); "
+        "explain_speed: parts of a call, factors, sentences (1,600); "
         "the command `models` (10); "
         "published architectures (260), eight of speech, text and ratings (1,430), names of shared parts (10); "
         "published architectures (260), ten of images (825); "

@@ -1,12 +1,12 @@
 """The parts of a call, which add up to it: kernels on the clock, counters times unit costs, and what is between.
 
-All of a part's time is from one block of calls, as fast as the fastest tenth of many, in which the programs read the
-clock round every launch and nothing else is watched; eager code and native calls take their usual ways. Within a launch
-that threads share, `waiting` is the time in which a thread has nothing to do, on average. New memory is counted in
-pages, each as long as one takes here; kernels are the shorter for it. What NumPy computes for an eager operation has no
-clock: the operations of a call are each done again by themselves, and take what they take beyond one on a single
-number. The whole is as fast a block among as many without any clock, measured in turns with the others. What the two
-differ by is the part `unattributed`.
+The whole is a block of calls as fast as the fastest tenth of many. Its parts are from one block, among as many measured
+in turns with these, that took most nearly as long, in which the programs read the clock round every launch and nothing
+else is watched; eager code and native calls take their usual ways. What the two differ by is the part `unattributed`.
+Within a launch that threads share, `waiting` is the time in which a thread has nothing to do, on average. New memory is
+counted in pages, each as long as one takes here; kernels are the shorter for it. What NumPy computes for an eager
+operation has no clock: the operations of a call are each done again by themselves, and take what they take beyond one
+on a single number.
 """
 
 from __future__ import annotations
