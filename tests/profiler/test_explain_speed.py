@@ -410,16 +410,27 @@ def test_every_rule_has_a_program_that_it_is_for() -> None:
 
 @pytest.mark.parametrize(
     ("ratio", "lower", "upper", "verdict"),
-    [(1.5, 1.4, 1.6, "slower"), (1.5, 0.9, 2.0, "same"), (1.01, 1.005, 1.02, "same"), (0.8, 0.7, 0.9, "faster")],
+    [
+        (1.5, 1.4, 1.6, "slower"),
+        (1.5, 0.9, 2.0, "unclear"),
+        (0.7, 0.5, 1.1, "unclear"),
+        (1.01, 0.9, 1.2, "same"),
+        (1.01, 1.005, 1.02, "same"),
+        (0.8, 0.7, 0.9, "faster"),
+    ],
 )
 def test_what_is_within_the_spread_is_nothing(ratio: float, lower: float, upper: float, verdict: str) -> None:
     assert Factor("fusion", "", "", 1.0, ratio, ratio, lower, upper).verdict == verdict
 
 
 @pytest.mark.parametrize("name", [*rules.WORTH, *factors.SWITCHES])
-@pytest.mark.parametrize("verdict", ["slower", "faster", "same"])
+@pytest.mark.parametrize("verdict", ["slower", "faster", "same", "unclear"])
 def test_every_factor_has_sentences(name: str, verdict: str) -> None:
-    ratio = {"slower": 2.0, "faster": 0.5, "same": 1.0}[verdict]
-    said = rules.sentence(Factor(name, "a title", "the other", 3.0, 3.0 * ratio, ratio, ratio, ratio))
-    assert "{" not in said
+    lower, ratio, upper = {"slower": (2, 2, 2), "faster": (0.5, 0.5, 0.5), "same": (1, 1, 1), "unclear": (0.7, 2, 3)}[
+        verdict
+    ]
+    factor = Factor(name, "a title", "the other", 3.0, 3.0 * ratio, ratio, lower, upper)
+    said = rules.sentence(factor)
+    assert factor.verdict == verdict and "{" not in said
+    assert ("not clear here" in said and "0.70 to 3.00 times" in said) == (verdict == "unclear")
     assert report.duration(3.0 * ratio) in said
