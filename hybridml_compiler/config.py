@@ -327,15 +327,14 @@ def source(name: str) -> str:
 def deciding() -> Settings:
     """The settings on which programs depend that blocks around or the program have made: those that the environment has
     otherwise."""
-    return tuple([(n, value) for n, value in _deciding({**_changed, **_here.get()}) if value != initial(n)])
+    return tuple([(n, value) for n, value in deciding_of({**_changed, **_here.get()}) if value != initial(n)])
 
 
-def unusual(values: Mapping[str, Any]) -> Settings:
-    """The settings of a block on which programs depend, and that are otherwise outside of it."""
-    return tuple([(n, value) for n, value in _deciding(values) if value != usual(n)])
+def deciding_of(values: Mapping[str, Any]) -> Settings:
+    """Returns the settings on which programs depend, in order.
 
-
-def _deciding(values: Mapping[str, Any]) -> Settings:
+    One that is as usual counts: `change` may make it unusual while a block lasts.
+    """
     return tuple(sorted((n, value) for n, value in values.items() if _FLAGS[n].decides))
 
 
@@ -374,7 +373,7 @@ def change(name: str, value: Any) -> None:
         _changed.pop(name, None)
     else:
         _changed[name] = value
-    of_program = tuple([(n, own) for n, own in _deciding(_changed) if own != initial(n)])
+    of_program = tuple([(n, own) for n, own in deciding_of(_changed) if own != initial(n)])
     if name in on_change:
         on_change[name](value)
 

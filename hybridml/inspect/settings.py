@@ -49,7 +49,7 @@ class config:
             for name in of_process:
                 table.change(name, self._given[name])
             table.set_here(made)
-            call_var.set(way(None if call is None else call.stance, table.unusual(made)))
+            call_var.set(way(None if call is None else call.stance, table.deciding_of(made)))
         except BaseException:
             self.__exit__()
             raise

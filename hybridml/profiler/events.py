@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,10 +25,13 @@ class Event:
     details: Mapping[str, Any] = field(default_factory=dict)
     inside: Event | None = None
     self_ns: int = 0  # without the events inside
+    watching: int = 0  # nanoseconds that its hook took beside it
+    watched: int = 0  # the same of all events inside: they are no time of this one
+    again: Callable[[], Any] | None = None  # does an eager operation again
 
     @property
     def total_ns(self) -> int:
-        return self.end - self.start
+        return self.end - self.start - self.watched
 
 
 @dataclass
@@ -69,7 +72,10 @@ def events_of(recording: Recording) -> list[Event]:
 def _call(call: Call) -> Event:
     kind = "compile" if call.compiled else call.kind
     lines = {describe(call.place): 1.0}
-    return Event(call.name, kind, call.thread, call.start, call.end, lines, call.bytes, call.flops)
+    return Event(
+        call.name, kind, call.thread, call.start, call.end, lines, call.bytes, call.flops,
+        watching=call.watching, again=call.again,
+    )  # fmt: skip
 
 
 def _nest(events: Iterable[Event]) -> None:
@@ -84,7 +90,9 @@ def _nest(events: Iterable[Event]) -> None:
         if not event.lines:
             event.lines = event.inside.lines if event.inside is not None else {"": 1.0}
         if event.inside is not None:
-            event.inside.self_ns -= event.self_ns
+            event.inside.self_ns -= event.self_ns + event.watching
+        for outer in stack if event.watching else ():
+            outer.watched += event.watching
         if event.kind != "part":
             stack.append(event)
 

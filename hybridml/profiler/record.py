@@ -13,6 +13,7 @@ import weakref
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import accumulate
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -54,6 +55,8 @@ class Call(NamedTuple):
     bytes: int
     flops: int
     compiled: bool = False
+    watching: int = 0  # nanoseconds that its hook took beside it
+    again: Callable[[], Any] | None = None  # does an operation again, unwatched once the recording has ended
 
 
 class Memory(NamedTuple):
@@ -125,7 +128,9 @@ def launches_timed(executables: Iterable[CpuExecutable]) -> Iterator[list[tuple[
 class Recording:
     """The recording of one profile, on between `begin` and `end`."""
 
-    def __init__(self) -> None:
+    def __init__(self, repeatable: bool = False) -> None:
+        """`repeatable`: operations may be done again, so that their operands are kept."""
+        self.repeatable = repeatable
         self.calls: list[Call] = []
         self.arrays: list[Memory] = []
         self.freed: dict[int, int] = {}  # number of an array -> when
@@ -221,9 +226,12 @@ class Recording:
                 if op.kind != "movement" or out.base is None:
                     moved = out.nbytes + sum(a.nbytes for a in arrays)
                 count = flops(op.kind, [a.shape for a in arrays], out.shape)
-                place = _place()
-                calls.append(Call(op.name, "operation", threading.get_ident(), start, end, place, moved, count))
+                place, again = _place(), partial(original, *args, **kwargs) if self.repeatable else None
                 self._born(out, op.name, place)
+                thread, watching = threading.get_ident(), _now() - end
+                calls.append(
+                    Call(op.name, "operation", thread, start, end, place, moved, count, watching=watching, again=again)
+                )
             return result
 
         return operation
@@ -232,6 +240,7 @@ class Recording:
         def call(function: TracedFunction, *args: Any, **kwargs: Any) -> Any:
             if current_interpreter() is not None:
                 return original(function, *args, **kwargs)
+            entered = _now()
             function = configured(function)
             before = function._compiles
             if not function._silent:
@@ -247,7 +256,7 @@ class Recording:
             finally:
                 self._inside.operation = outer
                 name = function._name
-                place = self._note(name, "call", start, function._compiles != before)
+                place = self._note(name, "call", entered, start, function._compiles != before)
             for leaf in pytree.tree_leaves(result):
                 if type(leaf) is Tensor:
                     self._born(leaf._array, f"result of {name}", place)
@@ -257,12 +266,13 @@ class Recording:
 
     def _executable(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def run(executable: CpuExecutable, *args: Any, **kwargs: Any) -> Any:
+            entered = _now()
             self._prepare([executable])
             start = _now()
             try:
                 return original(executable, *args, **kwargs)
             finally:
-                self._note(executable.name, "program", start)
+                self._note(executable.name, "program", entered, start)
 
         return run
 
@@ -302,9 +312,11 @@ class Recording:
         timed.use(executable, True)
         self._breaks.append((start, _now()))
 
-    def _note(self, name: str, kind: str, start: int, compiled: bool = False) -> tuple[str, int]:
+    def _note(self, name: str, kind: str, entered: int, start: int, compiled: bool = False) -> tuple[str, int]:
+        """Records a call since `start`, of which the hook was entered before."""
         end, place = _now(), _place()
-        self.calls.append(Call(name, kind, threading.get_ident(), start, end, place, 0, 0, compiled))
+        thread, watching = threading.get_ident(), start - entered + _now() - end
+        self.calls.append(Call(name, kind, thread, start, end, place, 0, 0, compiled, watching))
         return place
 
     # -- memory

@@ -147,6 +147,22 @@ def test_settings_of_the_program(f: Any) -> None:
     assert kernels(f) == usual
 
 
+def test_a_change_of_the_program_does_not_reach_programs_of_blocks_that_decide_otherwise(f: Any) -> None:
+    """A block that asks for the usual value is one of its own, for the usual value may change meanwhile."""
+    usual = kernels(f)
+    try:
+        with hm.config(fusion=True):
+            hm.config.update(fusion=False)
+            assert kernels(f) == usual
+        assert kernels(f) == 5
+        with hm.config(fusion=True):
+            hm.config.update(fusion=True)
+            assert kernels(f) == usual
+    finally:
+        config.change("fusion", None)
+        switches.value += 1
+
+
 def test_other_ways_to_change_a_setting_are_seen() -> None:
     hm.use_deterministic()
     try:

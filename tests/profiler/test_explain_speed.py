@@ -15,19 +15,23 @@ import pytest
 
 import hybridml as hm
 from hybridml.inspect.side_by_side import Run
+from hybridml.profiler.events import events_of
+from hybridml.profiler.record import Recording
 from hybridml.profiler.speed import factors, parts, report, rules
 from hybridml.profiler.speed import machine as machines
 from hybridml.profiler.speed.launches import PRODUCTS, Ran, kind_of, ran
 from hybridml.profiler.speed.machine import Machine
+from hybridml.profiler.speed.measure import fast
 from hybridml.profiler.speed.parts import Block, Operation, Operations, Part, parts_of
 from hybridml.profiler.speed.report import Factor, Speed, Spent, Stage
 from hybridml.tracing.function import TracedFunction
 from hybridml.tracing.specialize.errors import TraceWarning
 from hybridml_compiler.errors import ArgumentError
+from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.targets.cpu.runtime.spans import Span
 from tests.support.markup import accessible, whole_page
 
-HERE = Machine(2, gflops=100.0, gbs=10.0, operation_ms=0.001, watched_ms=0.002, call_ms=0.002, fault_ms=0.0005)
+HERE = Machine(2, gflops=100.0, gbs=10.0, operation_ms=0.001, again_ms=0.002, call_ms=0.002, fault_ms=0.0005)
 MS = 1_000_000  # nanoseconds
 
 
@@ -69,18 +73,18 @@ def test_parts_of_a_traced_call() -> None:
 
 
 def test_parts_of_an_eager_call() -> None:
-    """10 ms with a launch of 2: an operation of 3 ms less what a profile measures for one number, the rest Python."""
+    """10 ms with a launch of 2: an operation of 3 ms less what one on a single number takes, the rest Python."""
     seen = Operations([Operation("elementwise", 3.0, 8, 4), Operation("copies", 0.003, 8, 0)], calls=5)
     found = parts_of(
         Block([0], 10 * MS, [Ran("convolutions", 1, MS, 3 * MS, 2 * MS, 8, 8)], 0), seen, HERE, 10.0, False
     )
-    own, dispatch, calls = 3.0 - HERE.watched_ms, 2 * HERE.operation_ms, 5 * HERE.call_ms
+    own, dispatch, calls = 3.0 - HERE.again_ms, 2 * HERE.operation_ms, 5 * HERE.call_ms
     assert by_name(found) == {
         parts.PYTHON: 8.0 - own - dispatch - calls,
         parts.DISPATCH: dispatch,
         parts.CALLS: calls,
         "convolutions": 2.0,
-        "elementwise": own,  # the copy is not clear of what a profile costs
+        "elementwise": own,  # the copy is not clear of one on a single number
         parts.UNATTRIBUTED: 0.0,
     }
 
@@ -93,9 +97,46 @@ def test_operations_are_no_longer_than_what_is_left() -> None:
     assert parts.PYTHON not in found
 
 
-def test_the_least_of_several_profiles() -> None:
-    profiles = [Operations([Operation("copies", ms, 1, 1)] * n, n) for ms, n in ((1.0, 3), (5.0, 2), (4.0, 2))]
-    assert Operations.least(profiles) == Operations([Operation("copies", 4.0, 1, 1)] * 2, 2)
+def test_operations_are_done_again_for_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 0.004, 1.0, 1.002, 2.0, 2.003, 5.0, 5.003, 6.0, 6.003, 7.0, 7.003])
+    monkeypatch.setattr("hybridml.profiler.speed.parts.time.perf_counter", lambda: next(clock))
+    grad = []
+    seen = Operations(
+        [Operation("copies", 0.0, 1, 1, lambda: grad.append(hm.is_grad_enabled())), Operation("x", 3.0, 1, 1)]
+    )
+    for _ in range(2):
+        seen = seen.timed()
+        assert [one.ms for one in seen.operations] == [pytest.approx(2.0), 3.0]
+    assert grad == [False] * 6
+
+
+def test_an_operation_that_cannot_be_done_again_keeps_the_time_that_it_has() -> None:
+    seen = Operations([Operation("copies", 0.5, 1, 1, lambda: 1 // 0)]).timed()
+    assert (seen.operations[0].ms, seen.operations[0].again) == (0.5, None)
+
+
+def test_operations_of_compiled_functions_are_on_the_clock_and_not_done_again() -> None:
+    """The softmax runs compiled: its time is that of the launches."""
+    recording = Recording(repeatable=True)
+    x = hm.ones((8, 8))
+    recording.begin()
+    try:
+        hm.functional.softmax(hm.exp(x), -1)
+    finally:
+        recording.end()
+    events = events_of(recording)
+    outer = {id(event.inside) for event in events if event.kind != "operation"}
+    seen = Operations.of(events, {name: op.kind for name, op in OPS.items()})
+    every = [event for event in events if event.kind == "operation"]
+    assert [one.again is None for one in seen.operations] == [id(event) in outer for event in every]
+    (again,) = [event.again for event in every if event.name == "exp"]
+    assert again is not None and hm.equal(again(), hm.exp(x)).all()
+    assert {one.ms for one in seen.operations} == {0.0}
+
+
+def test_a_tenth_of_the_blocks_is_faster() -> None:
+    blocks = [Block([0], k * MS, (), 0) for k in range(30, 0, -1)]
+    assert [fast(blocks[:n]).ms for n in (1, 9, 10, 30)] == [30, 22, 22, 4]
 
 
 class Launched:
@@ -156,7 +197,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> None:
         held = [cell.cell_contents for cell in run.variant.call.__closure__]
         paths = [fn.last_path for fn in held if isinstance(fn, TracedFunction)]
         counts = [len(path.program.executable.launches) for path in paths if path is not None]
-        run.samples.append(float(counts[0] if counts else len(run.seen[-1].operations)))
+        run.samples.append(float(counts[0] if counts else len(run.seen.operations)))
 
     monkeypatch.setattr(Run, "sample", sample)
 
@@ -369,16 +410,27 @@ def test_every_rule_has_a_program_that_it_is_for() -> None:
 
 @pytest.mark.parametrize(
     ("ratio", "lower", "upper", "verdict"),
-    [(1.5, 1.4, 1.6, "slower"), (1.5, 0.9, 2.0, "same"), (1.01, 1.005, 1.02, "same"), (0.8, 0.7, 0.9, "faster")],
+    [
+        (1.5, 1.4, 1.6, "slower"),
+        (1.5, 0.9, 2.0, "unclear"),
+        (0.7, 0.5, 1.1, "unclear"),
+        (1.01, 0.9, 1.2, "same"),
+        (1.01, 1.005, 1.02, "same"),
+        (0.8, 0.7, 0.9, "faster"),
+    ],
 )
 def test_what_is_within_the_spread_is_nothing(ratio: float, lower: float, upper: float, verdict: str) -> None:
     assert Factor("fusion", "", "", 1.0, ratio, ratio, lower, upper).verdict == verdict
 
 
 @pytest.mark.parametrize("name", [*rules.WORTH, *factors.SWITCHES])
-@pytest.mark.parametrize("verdict", ["slower", "faster", "same"])
+@pytest.mark.parametrize("verdict", ["slower", "faster", "same", "unclear"])
 def test_every_factor_has_sentences(name: str, verdict: str) -> None:
-    ratio = {"slower": 2.0, "faster": 0.5, "same": 1.0}[verdict]
-    said = rules.sentence(Factor(name, "a title", "the other", 3.0, 3.0 * ratio, ratio, ratio, ratio))
-    assert "{" not in said
+    lower, ratio, upper = {"slower": (2, 2, 2), "faster": (0.5, 0.5, 0.5), "same": (1, 1, 1), "unclear": (0.7, 2, 3)}[
+        verdict
+    ]
+    factor = Factor(name, "a title", "the other", 3.0, 3.0 * ratio, ratio, lower, upper)
+    said = rules.sentence(factor)
+    assert factor.verdict == verdict and "{" not in said
+    assert ("not clear here" in said and "0.70 to 3.00 times" in said) == (verdict == "unclear")
     assert report.duration(3.0 * ratio) in said

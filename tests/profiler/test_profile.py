@@ -17,6 +17,7 @@ import hybridml as hm
 from hybridml.core import dispatch, native_methods
 from hybridml.core.tensor import Tensor
 from hybridml.profiler import record
+from hybridml.profiler.events import events_of
 from hybridml.profiler.profile import Profile
 from hybridml.profiler.record import _without
 from hybridml.tracing.function import TracedFunction
@@ -134,6 +135,28 @@ def test_sums_match() -> None:
         assert by_name == pytest.approx(by_line)
     assert 0 < own <= found.wall_ms
     assert found.lost == 0
+
+
+def test_watching_what_is_inside_is_no_time_of_the_outer_call() -> None:
+    """A call of 100 ns with one of 30 inside, whose hook took 50 more to find its line and to count bytes."""
+    recording = record.Recording()
+    place = ("", 0)
+    recording.calls = [
+        record.Call("inner", "operation", 1, 20, 50, place, 0, 0, watching=50),
+        record.Call("outer", "call", 1, 0, 100, place, 0, 0, watching=40),
+    ]
+    found = {event.name: (event.self_ns, event.total_ns) for event in events_of(recording)}
+    assert found == {"outer": (20, 50), "inner": (30, 30)}
+
+
+def test_hooks_say_how_long_they_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a clock that ticks whenever it is read, there is watching beside every call, and outer calls keep ticks."""
+    ticks = iter(range(10**6))
+    monkeypatch.setattr(record, "_now", lambda: next(ticks))
+    with hm.profile() as profile:
+        hm.functional.softmax(hm.exp(hm.ones((4, 5))), -1)
+    watched = [event for event in profile.events if event.kind in ("operation", "call", "compile", "program")]
+    assert watched and all(event.watching > 0 and event.self_ns >= 0 for event in watched)
 
 
 def test_results_are_the_same_bits() -> None:

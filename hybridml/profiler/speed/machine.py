@@ -7,7 +7,6 @@ Measured where `explain_speed` needs it, once for each number of threads, with t
 from __future__ import annotations
 
 import functools
-import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -20,10 +19,10 @@ from hybridml_compiler.targets.cpu.runtime.threads import get_num_threads
 from ...arrays.creation import ones
 from ...core import ops
 from ...tracing.function import TracedFunction
-from ..profile import Profile
+from ..record import Recording
 
 _SIDE, _SWEEP, _FRESH = 1024, 1 << 26, 1 << 20  # of a product; bytes that are read; bytes of new memory
-_ROUNDS, _CALLS = 5, 300
+_ROUNDS, _MANY, _CALLS = 5, 50, 300  # rounds of long and of short calls, and short calls in each
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class Machine:
     gflops: float  # of a large float32 product
     gbs: float  # reading memory
     operation_ms: float  # an eager operation on one number
-    watched_ms: float  # the same, as a profile times it
+    again_ms: float  # the same, done again as those that a profile has seen
     call_ms: float  # a call of a compiled program on one number
     fault_ms: float  # a page of new memory
 
@@ -60,7 +59,7 @@ def _measured(threads: int) -> Machine:
         gflops=2 * _SIDE**3 / least(lambda: product(matrix), 1) / 1e6,
         gbs=_SWEEP / least(lambda: sweep(long), 1) / 1e6,
         operation_ms=least(lambda: one + one, _CALLS),
-        watched_ms=_watched_ms(lambda: one + one),
+        again_ms=_again_ms(lambda: one + one),
         call_ms=least(lambda: tiny(one), _CALLS),
         fault_ms=_fault_ms(),
     )
@@ -71,7 +70,7 @@ def least(call: Callable[[], object], calls: int) -> float:
     for _ in range(3):  # compiled, the long way, the native entry
         call()
     found = []
-    for _ in range(_ROUNDS):
+    for _ in range(_ROUNDS if calls == 1 else _MANY):
         start = time.perf_counter()
         for _ in range(calls):
             call()
@@ -79,12 +78,16 @@ def least(call: Callable[[], object], calls: int) -> float:
     return min(found)
 
 
-def _watched_ms(call: Callable[[], object]) -> float:
-    """The median of an operation's time in a profile."""
-    with Profile() as found:
-        for _ in range(_CALLS):
-            call()
-    return statistics.median(event.self_ns for event in found.events if event.kind == "operation") / 1e6
+def _again_ms(call: Callable[[], object]) -> float:
+    """The time of the operation of a call, done again."""
+    recording = Recording(repeatable=True)
+    recording.begin()
+    try:
+        call()
+    finally:
+        recording.end()
+    (operation,) = [found.again for found in recording.calls if found.again is not None]
+    return least(operation, _CALLS)
 
 
 def faults() -> int:

@@ -1,19 +1,25 @@
 """The parts of a call, which add up to it: kernels on the clock, counters times unit costs, and what is between.
 
-All of a part's time is from one block of calls, the fastest of some, in which the programs read the clock round every
-launch and nothing else is watched; eager code and native calls take their usual ways. Within a launch that threads
-share, `waiting` is the time in which a thread has nothing to do, on average. New memory is counted in pages, each as
-long as one takes here; kernels are the shorter for it. What NumPy computes for an eager operation has no clock: a
-profile of the same call times the operation, less one on a single number. The whole is the fastest block without any
-clock: what else the machine does only adds to it, and to the parts. What the two differ by is the part `unattributed`.
+The whole is a block of calls as fast as the fastest tenth of many. Its parts are from one block, among as many measured
+in turns with these, that took most nearly as long, in which the programs read the clock round every launch and nothing
+else is watched; eager code and native calls take their usual ways. What the two differ by is the part `unattributed`.
+Within a launch that threads share, `waiting` is the time in which a thread has nothing to do, on average. New memory is
+counted in pages, each as long as one takes here; kernels are the shorter for it. What NumPy computes for an eager
+operation has no clock: the operations of a call are each done again by themselves, and take what they take beyond one
+on a single number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import numpy as np
+
+from ...core.context import no_grad
 from ..events import Event
 from .launches import KINDS, Ran, kind_of
 from .machine import Machine
@@ -24,7 +30,7 @@ CALLS = "calls of compiled functions"
 BEFORE, BETWEEN, AFTER = "guards and arguments", "between kernels", "results and effects"
 ELSEWHERE = "calls without a launch on the CPU"
 WAITING, ALLOCATION, UNATTRIBUTED = "waiting of threads", "new memory", "unattributed"
-_CLEAR = 2.0
+_CLEAR, _TIMES = 2.0, 3
 OVERHEAD = (PYTHON, DISPATCH, CALLS, BEFORE, BETWEEN, AFTER)
 
 
@@ -56,40 +62,61 @@ class Block:
 
 
 class Operation(NamedTuple):
-    """An operation that eager code runs."""
+    """An operation that eager code runs; `again` does it once more, without the rest of the call."""
 
     kind: str
     ms: float
     nbytes: int
     flops: int
+    again: Callable[[], object] | None = None
+
+    def timed(self) -> Operation:
+        """The operation with the least time that it has taken so far, now included."""
+        if self.again is None:
+            return self
+        taken = [self.ms] if self.ms else []
+        try:
+            for _ in range(_TIMES):
+                start = time.perf_counter()
+                self.again()
+                taken.append((time.perf_counter() - start) * 1e3)
+        except Exception:  # what it needs has changed since, or it checks its operands
+            return self._replace(again=None)
+        return self._replace(ms=min(taken))
 
 
 @dataclass(frozen=True)
 class Operations:
-    """The eager code of a call, as a profile has seen it: its operations, and calls of compiled functions."""
+    """The eager code of a call, as a profile has seen it: its operations, and calls of compiled functions.
+
+    Times in a profile are not those of a call that nobody watches, where small operations are native: of 1 us they are
+    48. So operations have no time before they have been done again (`timed`), and those that call compiled functions
+    have none but these functions'.
+    """
 
     operations: Sequence[Operation] = ()
     calls: int = 0
 
     @classmethod
-    def of(cls, events: Iterable[Event], kinds: Mapping[str, str]) -> Operations:
+    def of(cls, events: Sequence[Event], kinds: Mapping[str, str]) -> Operations:
         """From the events of a profile."""
-        found, calls = [], 0
-        for event in events:
-            if event.kind == "operation":
-                kind = kind_of((kinds[event.name],))
-                found.append(Operation(kind, event.self_ns / 1e6, event.bytes, event.flops))
-            inside = event.inside.kind if event.inside is not None else ""
-            calls += event.kind in ("call", "compile", "program") and inside not in ("call", "compile")
-        return cls(found, calls)
+        called = [event for event in events if event.kind in ("call", "compile", "program")]
+        compiled = {id(event.inside) for event in called}
+        operations = [
+            Operation(
+                kind_of((kinds[event.name],)), 0.0, event.bytes, event.flops,
+                None if id(event) in compiled else event.again,
+            )
+            for event in events if event.kind == "operation"
+        ]  # fmt: skip
+        outer = [event for event in called if event.inside is None or event.inside.kind not in ("call", "compile")]
+        return cls(operations, len(outer))
 
-    @classmethod
-    def least(cls, profiles: Sequence[Operations]) -> Operations:
-        """The last of some, with the least time of each of its operations."""
-        last = profiles[-1]
-        alike = [one.operations for one in profiles if len(one.operations) == len(last.operations)]
-        times = [min(one.ms for one in same) for same in zip(*alike, strict=True)]
-        return cls([one._replace(ms=ms) for one, ms in zip(last.operations, times, strict=True)], last.calls)
+    def timed(self) -> Operations:
+        """The same, with each operation done again."""
+        with no_grad(), warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            return replace(self, operations=[one.timed() for one in self.operations])
 
 
 def parts_of(block: Block, seen: Operations, machine: Machine, whole_ms: float, traced: bool) -> tuple[Part, ...]:
@@ -132,15 +159,15 @@ def _add(found: dict[str, Part], kind: str, ms: float, nbytes: float, flops: flo
 def _eager(seen: Operations, kernels: dict[str, Part], machine: Machine, rest: float) -> list[Part]:
     """Python, dispatch and calls, which have no clock: unit costs; what is left is Python. NumPy's time joins kernels.
 
-    A time in a profile that is not clear of that for one number is none, and all together is no longer than `rest`.
+    The time of an operation that is not clear of that on one number is none, and all together is no longer than `rest`.
     """
     counted = (len(seen.operations) * machine.operation_ms, seen.calls * machine.call_ms)
     dispatch, calls = (ms * min(1.0, max(rest, 0.0) / (sum(counted) or 1.0)) for ms in counted)
-    clear = [one for one in seen.operations if one.ms > _CLEAR * machine.watched_ms]
-    computed = sum(one.ms - machine.watched_ms for one in clear)
+    clear = [one for one in seen.operations if one.ms > _CLEAR * machine.again_ms]
+    computed = sum(one.ms - machine.again_ms for one in clear)
     part = min(1.0, max(rest - dispatch - calls, 0.0) / (computed or 1.0))
     for one in clear:
-        _add(kernels, one.kind, part * (one.ms - machine.watched_ms), one.nbytes, one.flops, machine)
+        _add(kernels, one.kind, part * (one.ms - machine.again_ms), one.nbytes, one.flops, machine)
     found = [Part(DISPATCH, dispatch, len(seen.operations)), Part(CALLS, calls, seen.calls)]
     return [Part(PYTHON, max(rest - dispatch - calls - part * computed, 0.0)), *found]
 

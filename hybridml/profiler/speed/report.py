@@ -17,7 +17,7 @@ NOISE = 0.02  # of the time of a call: what is less is nothing, whatever the qua
 
 @dataclass(frozen=True)
 class Spent:
-    """A call in one style, in milliseconds: the median, the least, and the parts that add up to the least."""
+    """A call in one style, in milliseconds: the median, that of fast calls, and the parts that add up to the latter."""
 
     name: str
     median_ms: float
@@ -81,12 +81,14 @@ class Factor:
 
     @property
     def verdict(self) -> str:
-        """ "missing"; "same" within the spread; "slower" or "faster": what the other is."""
+        """ "missing"; "slower" or "faster": what the other is; "unclear" where turns disagree about that; "same"."""
         if self.missing:
             return "missing"
-        if self.lower > 1 and self.ratio > 1 + NOISE:
-            return "slower"
-        return "faster" if self.upper < 1 and self.ratio < 1 - NOISE else "same"
+        if abs(self.ratio - 1) <= NOISE:
+            return "same"
+        if self.lower > 1 or self.upper < 1:
+            return "slower" if self.lower > 1 else "faster"
+        return "unclear"
 
 
 @dataclass(frozen=True)
@@ -193,7 +195,7 @@ class Speed(Report):
         styles = (self.eager, self.traced)
         names = _merged(*([part.name for part in style.parts] for style in styles))
         rows = [{part.name: part for part in style.parts} for style in styles]
-        columns = [Column("part", [*names, "a call, the fastest"])]
+        columns = [Column("part", [*names, "a fast call"])]
         largest = max(style.ms for style in styles)
         for style, parts in zip(styles, rows, strict=True):
             each = [parts.get(name) for name in names]
@@ -274,14 +276,14 @@ class Speed(Report):
         """The ways in which the parts are derived, one sentence each."""
         here = self.machine
         return [
-            "Kernels are timed by the compiled programs themselves; what NumPy computes by a profile of the same call, "
-            "less what a profile measures for one number.",
+            "Kernels are timed by the compiled programs themselves; what NumPy computes by doing the operations of "
+            "a call again, less the time of one on a single number.",
             f"Memory at most: bytes read and written at {here.gbs:.1f} GB/s, the rate at which {here.threads} "
             f"thread{'s' * (here.threads != 1)} read memory here, had no cache any of them.",
             f"Dispatch and calls are counted, each {duration(here.operation_ms)} and {duration(here.call_ms)}; new "
             f"memory is pages, each {duration(here.fault_ms or 1e-6)}. What is left of an eager call is Python.",
             f"A large product runs at {here.gflops:.0f} Gflop/s here.",
-            "Unattributed is what the fastest call timed in parts differs by from the fastest one without a clock.",
+            "Unattributed is what a fast call without a clock differs by from the nearest one that was timed in parts.",
         ]
 
 

@@ -23,6 +23,10 @@ _SWITCH = Worth(
     "{title}: costs time here; without it a call takes {other_ms} in place of {base_ms}.",
     "{title}: worth nothing here; without it a call takes {other_ms}, within the spread of {base_ms}.",
 )
+_UNCLEAR = (
+    "{title}: not clear here; a call takes {base_ms}, {other} {other_ms}, and {lower:.2f} to {upper:.2f} times as long "
+    "in half of the turns: measure it on a machine with nothing else to do, or with more repeats."
+)
 WORTH: Mapping[str, Worth] = {
     "capture": Worth(
         "whole-step capture: worth {ratio:.2f} times the speed, before anything is optimized; an eager call takes "
@@ -62,10 +66,10 @@ def sentence(factor: Factor) -> str:
     if factor.identical:
         return f"{factor.title}: worth nothing here; the program is the same without it."
     worth = WORTH.get(factor.name.partition("=")[0], _SWITCH)
-    text: str = getattr(worth, factor.verdict)
+    text: str = _UNCLEAR if factor.verdict == "unclear" else getattr(worth, factor.verdict)
     return text.format(
         title=factor.title, other=factor.other, ratio=factor.ratio, base_ms=duration(factor.base_ms),
-        other_ms=duration(factor.other_ms),
+        other_ms=duration(factor.other_ms), lower=factor.lower, upper=factor.upper,
     )  # fmt: skip
 
 
