@@ -95,13 +95,13 @@ def ulps(a: float, b: float) -> int:
 
 
 def train(name: str, style: str, step: Step, batches: Iterable[tuple[hm.Tensor, ...]], total: int) -> Run:
-    """Call `step` (eager, or traced as a whole) on every batch, with a progress bar where tqdm is installed."""
+    """Call `step` (eager, or traced as a whole) on every batch, with a progress bar on a terminal where tqdm is installed."""
     run = Run(name, style)
     call = hm.trace(step) if style == "traced" else step
     if importlib.util.find_spec("tqdm") is not None:
         from tqdm import tqdm
 
-        batches = tqdm(batches, total=total, desc=f"{name:<17}{style:<7}", unit="step", file=sys.stderr)
+        batches = tqdm(batches, total=total, desc=f"{name:<17}{style:<7}", unit="step", file=sys.stderr, disable=None)
     for batch in batches:
         start = time.perf_counter()
         loss = call(*batch).item()

@@ -91,11 +91,36 @@ def test_the_command_lists_shows_trains_and_tells_what_is_wrong(capsys: pytest.C
     assert "ResNet" in capsys.readouterr().out
     assert main(["models", "train", "resnet18", "--size", "tiny", "--steps", "2", "--style", "eager"]) == 0
     assert "data: scikit-learn" in capsys.readouterr().out
-    with pytest.raises(hm.ArgumentError, match="there is no 'resnet19'"):
-        main(["models", "resnet19"])
-    for words in (["train"], ["infer", "resnet18"]):
-        with pytest.raises(SystemExit, match=r"of which\?|give the weights"):
-            main(["models", *words])
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("resnet19", "no 'resnet19'; do you mean resnet18"),
+        ("train zzz", "no 'zzz'; there are alexnet, "),
+        ("train", r"of which\? alexnet, "),
+        ("gpt2 ncf", "one network at a time, got gpt2, ncf"),
+        ("train ncf --tiny", "models train takes no --tiny: "),
+        ("ncf --style both --load x", "models NAME takes no --style, --load: "),
+        ("infer ncf", "by --load; `python -m hybridml models train ncf --save FILE`"),
+        ("infer ncf --load nowhere.safetensors", "nowhere.safetensors has no weights .*; `python -m hybridml models train"),
+        ("infer ncf --load text", "text has no weights .*; `python -m hybridml models train"),
+    ],
+)
+def test_the_command_says_in_a_line_what_to_write_instead(
+    words: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("text").write_text("no weights", encoding="utf-8")
+    with pytest.raises(SystemExit, match=said):
+        main(["models", *words.split()])
+
+
+@pytest.mark.parametrize("steps", ["0", "-3", "many"])
+def test_training_takes_a_step_or_more(steps: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["models", "train", "ncf", "--steps", steps])
+    assert f"'{steps}' is no number of steps: give 1 or more" in capsys.readouterr().err
 
 
 def test_data_that_cannot_be_made_skip_with_a_reason(

@@ -20,7 +20,10 @@ from .tasks import TASKS, size_of
 
 def load(name: str, path: Path) -> tuple[nn.Module, Data]:
     """The model of a file that `train` has written, and its data. Raises SystemExit for a file of something else."""
-    notes = hm.io.read_metadata(path)
+    try:
+        notes = hm.io.read_metadata(path)
+    except OSError as error:
+        raise SystemExit(f"{path} has no weights ({str(error).splitlines()[0]}); {_first(name)}") from None
     if notes.get("name") != name:
         raise SystemExit(f"{path} is of {notes.get('name', 'no training script')}, not of {name}")
     sizes = size_of(name, notes["size"])
@@ -29,10 +32,14 @@ def load(name: str, path: Path) -> tuple[nn.Module, Data]:
     return model, TASKS[name].data(**sizes.data)
 
 
+def _first(name: str) -> str:
+    return f"`python -m hybridml models train {name} --save FILE` writes them"
+
+
 def run(name: str, given: str | None, options: argparse.Namespace) -> int:
     """Uses a model with parsed arguments and prints what it says; 2 where the data cannot be made."""
     if options.load is None:
-        raise SystemExit(f"give the weights: first train {name} --save FILE, then infer {name} --load FILE")
+        raise SystemExit(f"give the weights by --load; {_first(name)}")
     try:
         model, data = load(name, options.load)
         lines = TASKS[name].use(model, data, given, options.output or Path("build") / name)

@@ -3,33 +3,46 @@
 from __future__ import annotations
 
 import argparse
+from difflib import get_close_matches
 
 import hybridml as hm
 from hybridml import models
 
 from . import infer, train
+from .arguments import COMMANDS, misplaced
 from .tasks import TASKS
 
-COMMANDS = ("train", "infer")
 HEADINGS = ("name", "parameters", "data of the paper", "data here", "the figure is from")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Runs the command with parsed arguments."""
+    """Runs the command with parsed arguments. Raises SystemExit, with what to write instead, for those that are wrong."""
     command = options.words[0] if options.words[:1] and options.words[0] in COMMANDS else ""
     name, *given = options.words[bool(command) :] or [""]
+    if wrong := list(misplaced(options, command)):
+        title = f"models {command or 'NAME'}"
+        raise SystemExit(f"{title} takes no {', '.join(wrong)}: `python -m hybridml models --help` says what each takes")
     if not name:
         if command:
             raise SystemExit(f"models {command}: of which? {', '.join(models.list_models())}")
         print(table())
         return 0
-    models.architecture(name)  # which raises for a name that there is not
+    if name not in models.list_models():
+        raise SystemExit(f"models: there is no {name!r}{_instead(name)}")
+    if given and command != "infer":
+        raise SystemExit(f"models: one network at a time, got {name}, {', '.join(given)}")
     if command == "train":
         return train.run(name, options)
     if command == "infer":
         return infer.run(name, " ".join(given) or None, options)
     print(summary(name, options.tiny, options.depth))
     return 0
+
+
+def _instead(name: str) -> str:
+    """The names that one that there is not may stand for, or else all of them."""
+    near = get_close_matches(name, models.list_models())
+    return f"; do you mean {' or '.join(near)}?" if near else f"; there are {', '.join(models.list_models())}"
 
 
 def summary(name: str, tiny: bool = False, depth: int | None = None) -> str:
