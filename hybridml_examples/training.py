@@ -95,7 +95,7 @@ def ulps(a: float, b: float) -> int:
 
 
 def train(name: str, style: str, step: Step, batches: Iterable[tuple[hm.Tensor, ...]], total: int) -> Run:
-    """Call `step` (eager, or traced as a whole) on every batch, with a progress bar on a terminal where tqdm is installed."""
+    """Call `step` (eager, or traced as a whole) on every batch, with a progress bar on a terminal."""
     run = Run(name, style)
     call = hm.trace(step) if style == "traced" else step
     if importlib.util.find_spec("tqdm") is not None:

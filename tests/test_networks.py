@@ -103,7 +103,10 @@ def test_the_command_lists_shows_trains_and_tells_what_is_wrong(capsys: pytest.C
         ("train ncf --tiny", "models train takes no --tiny: "),
         ("ncf --style both --load x", "models NAME takes no --style, --load: "),
         ("infer ncf", "by --load; `python -m hybridml models train ncf --save FILE`"),
-        ("infer ncf --load nowhere.safetensors", "nowhere.safetensors has no weights .*; `python -m hybridml models train"),
+        (
+            "infer ncf --load nowhere.safetensors",
+            "nowhere.safetensors has no weights .*; `python -m hybridml models train",
+        ),
         ("infer ncf --load text", "text has no weights .*; `python -m hybridml models train"),
     ],
 )

@@ -16,12 +16,14 @@ HEADINGS = ("name", "parameters", "data of the paper", "data here", "the figure 
 
 
 def run(options: argparse.Namespace) -> int:
-    """Runs the command with parsed arguments. Raises SystemExit, with what to write instead, for those that are wrong."""
+    """Runs the command with parsed arguments. Raises SystemExit, for those that are wrong."""
     command = options.words[0] if options.words[:1] and options.words[0] in COMMANDS else ""
     name, *given = options.words[bool(command) :] or [""]
     if wrong := list(misplaced(options, command)):
         title = f"models {command or 'NAME'}"
-        raise SystemExit(f"{title} takes no {', '.join(wrong)}: `python -m hybridml models --help` says what each takes")
+        raise SystemExit(
+            f"{title} takes no {', '.join(wrong)}: `python -m hybridml models --help` says what each takes"
+        )
     if not name:
         if command:
             raise SystemExit(f"models {command}: of which? {', '.join(models.list_models())}")

@@ -22,11 +22,23 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 
 def _names(text: str) -> list[str]:
     return [name for name in text.split(",") if name]
+
+
+def _positive(kind: Callable[[str], float]) -> Callable[[str], float]:
+    """What reads a number above zero of the command line."""
+
+    def number(text: str) -> float:
+        if (value := kind(text)) <= 0:
+            raise argparse.ArgumentTypeError(f"{text} is not above zero")
+        return value
+
+    return number
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,15 +47,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--quick", action="store_true", help="a few networks at sizes for tests, in under three minutes on two cores")
     add("--networks", type=_names, metavar="A,B", help="these alone (default: all of the table)")
     add("--peers", type=_names, metavar="A,B", help="of torch, torch.compile, jax (default: those that are installed)")
-    add("--rounds", type=int, help="in which all candidates are timed in turns (default 5; quick 2)")
-    add("--seconds", type=float, help="timed of each candidate in a round (default 0.5; quick 0.15)")
-    add("--threads", type=int, default=2, help="of every candidate (default 2)")
+    add("--rounds", type=_positive(int), help="in which all candidates are timed in turns (default 5; quick 2)")
+    add("--seconds", type=_positive(float), help="timed of each candidate in a round (default 0.5; quick 0.15)")
+    add("--threads", type=_positive(int), default=2, help="of every candidate (default 2)")
     add(
         "--python",
         default=sys.executable,
         metavar="PATH",
         help="the interpreter of the peers (default: this one)",
     )
-    add("--output", type=Path, default=Path("build/study"), help="folder of study.html, .json and .csv (build/study)")
+    add(
+        "--output", type=Path,
+        help="folder of study.html, .json and .csv (default build/study; with --from that of its JSON)",
+    )  # fmt: skip
     add("--resume", action="store_true", help="keep what study.json of that folder has, and measure the rest")
     add("--from", type=Path, metavar="JSON", help="measure nothing: draw a record again")

@@ -5,6 +5,7 @@ Two candidates whose quartiles overlap are said to be alike, whatever their medi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -128,7 +129,7 @@ def _break_even(entry: Record, traced: str, eager: str) -> int | None:
         return None
     extra: float = entry["candidates"][traced]["cold"] - entry["candidates"][eager]["cold"]
     saved: float = b["median"] - a["median"]
-    return max(1, round(extra / saved))
+    return max(1, math.ceil(extra / saved))
 
 
 def memory(record: Record) -> Iterator[Finding]:

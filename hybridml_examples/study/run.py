@@ -7,12 +7,15 @@ import importlib.util
 import json
 import os
 import platform
+import shlex
+import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import hybridml as hm
@@ -30,14 +33,14 @@ Tell = Callable[[str], None]
 
 
 class Progress:
-    """A line on the terminal that says what is being measured: a bar where tqdm is installed."""
+    """Lines that say what is being measured: on a terminal one bar, where tqdm is installed."""
 
     def __init__(self) -> None:
         self.bar: Any = None
 
     def start(self, total: int) -> None:
         """Begins with how many parts there are."""
-        if importlib.util.find_spec("tqdm") is not None:
+        if sys.stderr.isatty() and importlib.util.find_spec("tqdm") is not None:
             from tqdm import tqdm
 
             self.bar = tqdm(total=total, unit="part", file=sys.stderr, dynamic_ncols=True)
@@ -70,10 +73,19 @@ def plan_of(options: argparse.Namespace) -> Plan:
     return Plan(found, options.threads, rounds, seconds, 60.0 if options.quick else 900.0, options.python)
 
 
+def command(options: argparse.Namespace) -> str:
+    """The command that measures the same again; without paths of this machine."""
+    words = ["--quick"] * options.quick
+    for name in ("networks", "peers", "rounds", "seconds", "threads"):
+        if (value := getattr(options, name)) is not None:
+            words += [f"--{name}", ",".join(value) if isinstance(value, list) else f"{value:g}"]
+    return f"python -m hybridml study {shlex.join(words)}"
+
+
 def new_record(options: argparse.Namespace, plan: Plan) -> Record:
     """The facts that a record begins with; no name of the machine."""
     return {
-        "command": "python -m hybridml study" + " --quick" * options.quick,
+        "command": command(options),
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "versions": {"python": platform.python_version(), "hybridml": hm.__version__, **libraries(options.python)[0]},
         "cpu": cpu_model(), "threads": plan.threads, "quick": options.quick, "rounds": plan.rounds,
@@ -97,6 +109,8 @@ def resumed(options: argparse.Namespace) -> Record | None:
     record: Record = json.loads(path.read_text(encoding="utf-8"))
     if record["quick"] != options.quick:
         raise SystemExit("--resume: what is there has other sizes; give --quick as then, or another --output")
+    if record["threads"] != options.threads:
+        raise SystemExit(f"--resume: what is there is of --threads {record['threads']}; give that, or another --output")
     return {**record, "left_out": []}
 
 
@@ -158,6 +172,16 @@ def _task(record: Record, task: Task, quick: bool, plan: Plan, tell: Tell) -> No
     record["tasks"][task.title] = {"title": task.title, "data": task.data, **found}
 
 
+def recorded(path: Path) -> Record:
+    """The record of a file. Raises SystemExit where it has none."""
+    try:
+        record: Record = json.loads(path.read_text(encoding="utf-8"))
+        record["networks"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise SystemExit(f"{path} has no study ({error!r}): give a study.json that this command has written") from None
+    return record
+
+
 def run(options: argparse.Namespace) -> int:
     """Runs the study, or draws one again; prints the findings' place."""
     unknown = [peer for peer in options.peers or () if peer not in PEERS]
@@ -167,11 +191,14 @@ def run(options: argparse.Namespace) -> int:
             f"not known: {', '.join([*unknown, *lost])}; there are the peers {', '.join(PEERS)} and the networks "
             f"{', '.join(known())}"
         )
+    if shutil.which(options.python) is None:
+        raise SystemExit(f"--python: there is no interpreter {options.python}")
     missing = [peer for peer in options.peers or () if peer not in available(options.python, options.peers)]
     if missing:
         raise SystemExit(f"not installed: {', '.join(missing)}; pip install 'hybridml[bench]', or name a --python")
     source = getattr(options, "from")
-    record = json.loads(source.read_text(encoding="utf-8")) if source else study(options)
+    options.output = options.output or (source.parent if source else Path("build/study"))
+    record = recorded(source) if source else study(options)
     print(f"report: {write(record, options.output).resolve()}")
     return int(any(found["note"] for entry in record["networks"].values() for found in ours(entry).values()))
 
