@@ -144,7 +144,7 @@ class _Variants:
 
     def _prepared(self, variant: Variant) -> Measured:
         if variant.compiles and time.perf_counter() > self._end:
-            raise Missing(f"compiling had taken {self._seconds:g} s by then (seconds= gives it more)")
+            raise Missing(f"compiling had taken {self._seconds:g} s by then; explain_speed(..., seconds=) gives more")
         self._line.says(f"compiling: {variant.title}")
         run = Measured(variant, self._snapshot)
         run.prepare()
