@@ -355,6 +355,12 @@ def test_what_cannot_be_read_or_run_is_told_in_a_line(tmp_path: Path, capsys: py
         assert "0 is not above zero" in capsys.readouterr().err
 
 
+def test_our_rows_are_explained_where_there_are_any(record: Record) -> None:
+    assert report.page(record).count(" Ours: ") == 2  # AlexNet is in both tables
+    record["networks"] = {"resnet18": record["networks"]["resnet18"]}
+    assert " Ours: " not in report.page(record)
+
+
 def test_compiling_has_paid_when_the_whole_of_it_has(record: Record) -> None:
     only = record["networks"]["resnet18"]["candidates"]
     only[EAGER]["cold"], only[TRACED]["cold"] = 0.1, 0.17  # 0.07 s more, of which a step saves 0.03
