@@ -274,6 +274,8 @@ def test_a_network_is_measured_and_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(run, "TASKS", ())
+    loads = iter([0.2, 3.0])
+    monkeypatch.setattr(run, "load", lambda: next(loads))
     monkeypatch.setattr(run, "growths", lambda *_: [("resnet18", "batch", (3,))])
     monkeypatch.setattr(run, "SLOW_TO_START", (EAGER,))  # which growth leaves out
     command = ["study", "--quick", "--networks", "resnet18", "--peers", "", "--rounds", "1", "--seconds", "0.01"]
@@ -293,7 +295,7 @@ def test_a_network_is_measured_and_resumed(
     monkeypatch.setattr(run, "measure", lambda *_: pytest.fail("it is there"))
     monkeypatch.setattr(run, "measure_growth", lambda *_: pytest.fail("it is there"))
     assert __main__.main([*command, "--resume"]) == 0
-    assert json.loads((tmp_path / "study.json").read_text(encoding="utf-8")) == record
+    assert json.loads((tmp_path / "study.json").read_text(encoding="utf-8")) == {**record, "load": 3.0}
     again = tmp_path / "again"
     assert __main__.main(["study", "--from", str(tmp_path / "study.json"), "--output", str(again)]) == 0
     assert record["command"] == (

@@ -73,6 +73,11 @@ def plan_of(options: argparse.Namespace) -> Plan:
     return Plan(found, options.threads, rounds, seconds, 60.0 if options.quick else 900.0, options.python)
 
 
+def load() -> float:
+    """How many programs have run or waited for a CPU in the last minute; 0 where the system does not tell."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+
+
 def command(options: argparse.Namespace) -> str:
     """The command that measures the same again; without paths of this machine."""
     words = ["--quick"] * options.quick
@@ -89,7 +94,7 @@ def new_record(options: argparse.Namespace, plan: Plan) -> Record:
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "versions": {"python": platform.python_version(), "hybridml": hm.__version__, **libraries(options.python)[0]},
         "cpu": cpu_model(), "threads": plan.threads, "quick": options.quick, "rounds": plan.rounds,
-        "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0,
+        "load": load(),
         "networks": {}, "growth": [], "tasks": {}, "left_out": [],
     }  # fmt: skip
 
@@ -111,7 +116,7 @@ def resumed(options: argparse.Namespace) -> Record | None:
         raise SystemExit("--resume: what is there has other sizes; give --quick as then, or another --output")
     if record["threads"] != options.threads:
         raise SystemExit(f"--resume: what is there is of --threads {record['threads']}; give that, or another --output")
-    return {**record, "left_out": []}
+    return {**record, "load": max(record["load"], load()), "left_out": []}
 
 
 def study(options: argparse.Namespace) -> Record:
