@@ -36,7 +36,7 @@ def beam(step: Step, state: Tensor, starts: Tensor, length: int, end: int, width
     """The best of `width` translations kept side by side: starts (n,) -> (n, length).
 
     The step sees `width` rows for each start, side by side. The logarithm of the likelihood of a translation of l
-    tokens is divided by ((5 + l) / 6)**alpha, as in Wu et al. 2016.
+    tokens is divided by ((5 + l) / 6)**alpha, as in Wu et al. 2016, but for its penalty of what was not attended to.
     """
     n = starts.shape[0]
     written = starts.new_zeros((n * width, length + 1))

@@ -1,4 +1,8 @@
-"""Deep Speech 2 (Amodei et al. 2016): convolutions over spectrograms, recurrent layers both ways, and CTC."""
+"""Deep Speech 2 (Amodei et al. 2016): convolutions over spectrograms, recurrent layers both ways, and CTC.
+
+The default is the size that implementations share; the paper's best network for English has 3 convolutions and 7
+recurrent layers. Padding counts in the statistics of normalisation, as zeros.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Neural collaborative filtering (He et al. 2017): products of factors of users and items, and a network over them."""
+"""Neural collaborative filtering (He et al. 2017): products of factors of users and items, and a network over them.
+
+Both parts start from random weights; the paper's best results are of parts that were trained alone before.
+"""
 
 from __future__ import annotations
 

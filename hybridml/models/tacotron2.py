@@ -1,4 +1,8 @@
-"""Tacotron 2 (Shen et al. 2018): mel frames of text. Layers have the names of NVIDIA's, but for the encoder's LSTM."""
+"""Tacotron 2 (Shen et al. 2018): mel frames of text. Layers have the names of NVIDIA's, but for the encoder's LSTM.
+
+As there, the states of the decoder's LSTMs have dropout in place of the paper's zoneout, and its attention sees the
+weights of the step before beside their sums. Here the encoder's convolutions see no padding.
+"""
 
 from __future__ import annotations
 

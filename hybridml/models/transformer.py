@@ -1,4 +1,7 @@
-"""The Transformer (Vaswani et al. 2017): layers are named as those of PyTorch's `nn.Transformer`."""
+"""The Transformer (Vaswani et al. 2017): layers are named as those of PyTorch's `nn.Transformer`.
+
+As there, weights of attention and the inner layers have dropout, too; the paper has it on embeddings and residuals.
+"""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ TASKS: dict[str, Task] = {
     "gnmt": Task("WMT'16 English-German", "dates and numbers in words",
                  translation.pairs, measures.translated, uses.translate,
                  Size({"vocab_size": translation.VOCABULARY, "width": 128, "layers": 2, "dropout": 0.0},
-                      {}, 1500, 64),
+                      {}, 800, 64),
                  Size({"vocab_size": translation.VOCABULARY}, {})),
     "transformer_base": Task("WMT'14 English-German", "dates and numbers in words",
                              translation.pairs, measures.translated, uses.translate,

@@ -7,7 +7,6 @@ float64. Both sides make the weights from their names.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import numpy as np
 
 from hybridml import models
 
-from .recording import batch, observed, tree, values, without_dropout
+from .recording import batch, record, recorded
 
 RECORDED = Path(__file__).parent / "recorded" / "sequence.json"
 OWN_TEXT = ("deep_speech2", "tacotron2", "wavenet", "gnmt", "transformer_base", "ncf")
@@ -81,21 +80,9 @@ def _peers(name: str) -> tuple[Any, Any]:
 def _recorded(name: str) -> dict[str, Any]:
     import torch
 
-    from hybridml_examples.in_torch import in_torch
-
     published, small = _peers(name)
-    small = without_dropout(small).double()
-    small.load_state_dict({k: torch.from_numpy(v) for k, v in values(small).items()})
-    loss = getattr(in_torch("losses"), models.architecture(name).loss)
-    found = observed(name, small, loss, torch.from_numpy)
-    return {"state_dict": tree(published.state_dict()), **found, "decoded": decoded(name, small, torch.from_numpy)}
-
-
-def main() -> None:
-    """Writes the records, a line for each architecture."""
-    lines = (f"{json.dumps(name)}: {json.dumps(_recorded(name), separators=(',', ':'))}" for name in NAMES)
-    RECORDED.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    return {**recorded(name, published, small), "decoded": decoded(name, small, torch.from_numpy)}
 
 
 if __name__ == "__main__":
-    main()
+    record(RECORDED, {name: _recorded(name) for name in NAMES})

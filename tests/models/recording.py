@@ -1,10 +1,12 @@
-"""What the records of both kinds of peers are made of: weights from their names, numbers that stand for tensors."""
+"""What both records of peers in PyTorch are made of: weights from their names, numbers that stand for tensors."""
 
 from __future__ import annotations
 
+import json
 import math
 import zlib
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -39,8 +41,9 @@ def without_dropout(model: Any) -> Any:
 
 
 def batch(name: str) -> list[np.ndarray]:
-    """Arrays of the loss: those of the table, in float64."""
-    return [a.astype(np.float64) if a.dtype == np.float32 else a for a in models.example_batch(name, 4, tiny=True)]
+    """Arrays of the loss: those of the table, in float64, and for the autoencoder the noise of its codes."""
+    arrays = [a.astype(np.float64) if a.dtype == np.float32 else a for a in models.example_batch(name, 4, tiny=True)]
+    return [*arrays, value("noise", (4, 4))] if name == "vae" else arrays
 
 
 def tree(state: dict[str, Any]) -> dict[str, Any]:
@@ -59,21 +62,44 @@ def numbers(outputs: Any) -> list[float]:
     """At most 20 numbers of each tensor that a model returns, from all of its places."""
     tensors = outputs if isinstance(outputs, tuple) else (outputs,)
     flat = [t.detach().numpy().reshape(-1) for t in tensors]
-    return [float(number) for array in flat for number in array[:: -(-array.size // 20)]]
+    return [_rounded(number) for array in flat for number in array[:: -(-array.size // 20)]]
 
 
 def projections(gradients: Iterable[tuple[str, np.ndarray]]) -> dict[str, float]:
     """Each gradient times noise: its norm would not tell a turned gradient from the right one."""
-    return {name: float((value(f"{name} projected", g.shape) * g).sum()) for name, g in gradients}
+    return {name: _rounded((value(f"{name} projected", g.shape) * g).sum()) for name, g in gradients}
+
+
+def _rounded(number: float) -> float:
+    """A number with the eleven digits that are recorded."""
+    return float(f"{number:.10e}")
 
 
 def observed(name: str, model: Any, loss: Callable[..., Any], tensor: Callable[[np.ndarray], Any]) -> dict[str, Any]:
     """Outputs in training and after it (of statistics that training moved), the loss and its gradients."""
     arrays = [tensor(array) for array in batch(name)]
-    inputs = arrays[: models.architecture(name).inputs]
+    inputs = arrays if name == "vae" else arrays[: models.architecture(name).inputs]
     found = {"training": numbers(model(*inputs))}
     total = loss(model, *arrays)
     total.backward()
     gradients = projections((path, p.grad.numpy()) for path, p in model.named_parameters())
     model.eval()
-    return {**found, "loss": total.item(), "gradients": gradients, "evaluation": numbers(model(*inputs))}
+    return {**found, "loss": _rounded(total.item()), "gradients": gradients, "evaluation": numbers(model(*inputs))}
+
+
+def recorded(name: str, published: Any, small: Any) -> dict[str, Any]:
+    """The record of an architecture: shapes of the published size in PyTorch, what the small size computes."""
+    import torch
+
+    from hybridml_examples.in_torch import in_torch
+
+    small = without_dropout(small).double()
+    small.load_state_dict({k: torch.from_numpy(v) for k, v in values(small).items()})
+    loss = getattr(in_torch("losses"), models.architecture(name).loss)
+    return {"state_dict": tree(published.state_dict()), **observed(name, small, loss, torch.from_numpy)}
+
+
+def record(path: Path, records: dict[str, Any]) -> None:
+    """Writes records, a line for each architecture."""
+    lines = (f"{json.dumps(name)}: {json.dumps(found, separators=(',', ':'))}" for name, found in records.items())
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
