@@ -89,7 +89,7 @@ def test_the_command_lists_shows_trains_and_tells_what_is_wrong(capsys: pytest.C
     assert all(f"\n{name} " in table for name in NAMES) and "11,689,512" in table
     assert main(["models", "resnet18", "--tiny", "--depth", "1"]) == 0
     assert "ResNet" in capsys.readouterr().out
-    assert main(["models", "train", "resnet18", "--size", "tiny", "--steps", "2", "--style", "eager"]) == 0
+    assert main(["models", "train", "vae", "--size", "tiny", "--steps", "2", "--style", "eager"]) == 0
     assert "data: scikit-learn" in capsys.readouterr().out
 
 

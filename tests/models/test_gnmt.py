@@ -8,7 +8,7 @@ import hybridml as hm
 from hybridml import models
 
 
-@pytest.mark.parametrize("width", [32, 512])
+@pytest.mark.parametrize("width", [32, 256])
 def test_features_of_narrow_models_tell_sentences_apart_as_those_of_wide_ones_do(width: int) -> None:
     hm.manual_seed(0)
     model = models.gnmt(vocab_size=50, width=width, layers=2).eval()

@@ -1,4 +1,4 @@
-"""The architectures: parameters of the published sizes, both styles of the small ones, names that PyTorch has."""
+"""The architectures: both styles of the small sizes, names that PyTorch has."""
 
 from __future__ import annotations
 
@@ -12,16 +12,11 @@ from hybridml import models
 
 FOLDER = Path(models.__file__).parent
 NAMES = models.list_models()
+# Inception takes no images below 299 x 299; the others have relatives of the same layers.
+COSTLY = ("inception_v3", "resnet18", "vgg19", "mobilenet_v1")
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_published_sizes_have_their_parameters(name: str) -> None:
-    with hm.device("meta"):
-        model = models.get_model(name)
-    assert sum(p.numel() for p in model.parameters()) == models.architecture(name).parameters
-
-
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in COSTLY else n for n in NAMES])
 def test_small_sizes_train_alike_in_both_styles(name: str) -> None:
     batch = [hm.asarray(a) for a in models.example_batch(name, 4, tiny=True)]
     # In float32 three steps of a small ResNet-50 are 9 % apart: normalisation of few numbers makes much of rounding.
@@ -41,20 +36,16 @@ def test_small_sizes_train_alike_in_both_styles(name: str) -> None:
             return loss
 
         run = hm.trace(step) if traced else step
-        return [run(*batch).item() for _ in range(3)]
+        return [run(*batch).item() for _ in range(2)]  # the second is of weights that moved
 
     eager = losses(traced=False)
-    assert eager[2] != eager[0]
+    assert eager[1] != eager[0]
     assert losses(traced=True) == pytest.approx(eager, rel=1e-9)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_first_arrays_of_a_batch_are_what_the_model_takes(name: str) -> None:
-    row = models.architecture(name)
-    batch = models.example_batch(name, 4, tiny=True)
-    with hm.device("meta"):
-        models.get_model(name, tiny=True)(*(hm.ones(a.shape, dtype=a.dtype) for a in batch[: row.inputs]))
-    assert [len(array) for array in batch] == [4] * len(batch)
+def test_arrays_of_a_batch_have_a_row_for_each_sample(name: str) -> None:
+    assert {len(array) for array in models.example_batch(name, 4, tiny=True)} == {4}
 
 
 def test_unknown_names_are_told_with_those_that_there_are() -> None:
