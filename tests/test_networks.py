@@ -33,7 +33,7 @@ def needs(name: str) -> None:
         pytest.skip("the images come with scikit-learn, which is not here")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n == "inception_v3" else n for n in NAMES])
 def test_batches_are_of_the_forms_that_the_architectures_train_on(name: str) -> None:
     needs(name)
     size = size_of(name, "tiny")
