@@ -24,7 +24,8 @@ class Budget(NamedTuple):
 
 BUDGETS = {
     "hybridml": Budget(
-        90170,
+        90190,
+        "where architectures differ from their papers (20); "
         "the command of the study (12); "
         "explain_speed: parts of a call, factors, sentences (1,600); "
         "the command `models` (10); "
