@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from hybridml_compiler import compile_policy, errors
+from hybridml_compiler import compile_policy, config, errors
 from tests.support import examples
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -166,6 +166,15 @@ def trace(backend: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
 
     monkeypatch.setattr(native_call, "TIMED_CALLS", 1)  # the third call of a kind goes straight to the native entry
     return hm.trace(backend=backend)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def own_settings() -> Iterator[None]:
+    """Settings that a test changes for the rest of the program are as before in the next file."""
+    before = dict(config._changed)
+    yield
+    for name in before.keys() ^ config._changed.keys():
+        config.change(name, before.get(name))
 
 
 @pytest.fixture(autouse=True, scope="module")

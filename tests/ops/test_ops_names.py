@@ -30,6 +30,7 @@ ABOUT_AN_OP = {
 
 # Decisions about one row that are left in files about other things, with the reason.
 HONEST = {
+    ("hybridml_compiler/schedule/fusion/fuse.py", "node.op is after"): "gives an operand on, and eager code has none",
     ("hybridml_compiler/hoist.py", "node.op.name not in CALLED"): "rows that Python calls again where they fail",
     (
         "hybridml/core/codegen.py",
