@@ -1,4 +1,4 @@
-"""What the built pages must be: complete in themselves, with an entry for each public name."""
+"""Checks of the built pages: nothing is fetched from elsewhere, no link is broken, each public name has an entry."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def without_entry(html: Path, homes: Mapping[str, str]) -> list[str]:
 
 
 def faults(html: Path, homes: Mapping[str, str]) -> Iterable[str]:
-    """What is wrong with the built pages, a line each."""
+    """The faults of the built pages, a line each."""
     files = sorted(path for kind in ("html", "css") for path in html.rglob(f"*.{kind}"))
     found = [f"{path.relative_to(html)} fetches {address}" for path in files for address in from_elsewhere(path)]
     return [*found, *(f"{name} has no entry in the reference" for name in without_entry(html, homes))]

@@ -14,7 +14,7 @@ LINES = 24  # of a program that a card shows
 
 
 class Card(NamedTuple):
-    """What the gallery tells of a program."""
+    """A program of the gallery, as its card tells it."""
 
     title: str
     about: str

@@ -1,4 +1,4 @@
-"""What all data sets are: samples that a function makes of their numbers, for training and for testing."""
+"""Data sets: samples that a function makes of their numbers, for training and for testing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Missing(Exception):
 
 
 class Unusable(Exception):
-    """What a user gave is nothing that the network can use; the message says what would be."""
+    """An input that the network cannot use; the message says what it can."""
 
 
 class Samples(hm.data.Dataset[tuple[hm.Tensor, ...]]):

@@ -34,7 +34,7 @@ LOUDNESS = 0.1  # root of the mean square of a waveform
 
 
 class Utterance(NamedTuple):
-    """What is spoken, and how."""
+    """A text to speak, with the voice that speaks it."""
 
     words: str
     voice: str = "en-us"

@@ -1,4 +1,4 @@
-"""What each architecture trains on here: data, a size that learns in a minute or two on two cores, measure and use."""
+"""The task of each architecture here: its data, a size that learns in a minute or two on two cores, measure and use."""
 
 from __future__ import annotations
 

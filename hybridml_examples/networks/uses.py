@@ -1,4 +1,4 @@
-"""What a trained model does for a user: each takes a model, its data, what the user gave (or none) and an output path.
+"""Uses of trained models: functions of a model, its data, what the user gave (or none) and an output path.
 
 They return lines to print.
 """

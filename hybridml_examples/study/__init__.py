@@ -31,7 +31,7 @@ def _names(text: str) -> list[str]:
 
 
 def _positive(kind: Callable[[str], float]) -> Callable[[str], float]:
-    """What reads a number above zero of the command line."""
+    """A function that reads a number above zero from the command line."""
 
     def number(text: str) -> float:
         if (value := kind(text)) <= 0:
@@ -44,7 +44,7 @@ def _positive(kind: Callable[[str], float]) -> Callable[[str], float]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Gives a parser the arguments of the study."""
     add = parser.add_argument
-    add("--quick", action="store_true", help="a few networks at sizes for tests, in under three minutes on two cores")
+    add("--quick", action="store_true", help="a few networks at sizes for tests, in about three minutes on two cores")
     add("--networks", type=_names, metavar="A,B", help="these alone (default: all of the table)")
     add("--peers", type=_names, metavar="A,B", help="of torch, torch.compile, jax (default: those that are installed)")
     add("--rounds", type=_positive(int), help="in which all candidates are timed in turns (default 5; quick 2)")

@@ -1,4 +1,4 @@
-"""What a record says, in sentences: each rule is a function of the record, and writes nothing where it has no figures.
+"""Sentences about a record: each rule is a function of it, and writes nothing where it has no figures.
 
 Two candidates whose quartiles overlap are said to be alike, whatever their medians.
 """
@@ -70,7 +70,7 @@ def where_it_loses(record: Record) -> Iterator[Finding]:
 
 
 def capturing(record: Record) -> Iterator[Finding]:
-    """What tracing is worth: both styles of hybridml, which are one program."""
+    """The worth of tracing: both styles of hybridml, which are one program."""
     for device in DEVICES:
         for kind, what in KINDS.items():
             if pairs := against(record, _named(device, TRACED), _named(device, EAGER), kind):
