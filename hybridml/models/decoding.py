@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import hybridml as hm
-from hybridml import Tensor
+from hybridml import Tensor, nn
 from hybridml.nn import functional as F
 
 Step = Callable[[Tensor, int, Tensor], tuple[Tensor, Tensor]]
@@ -65,3 +66,31 @@ def beam(step: Step, state: Tensor, starts: Tensor, length: int, end: int, width
             break
     best = (scores / ((5.0 + counts.reshape(n, width)) / 6.0) ** alpha).argmax(1)
     return written[firsts[:, 0] + best, 1:]
+
+
+class Translator(nn.Module):
+    """A model that translates token by token, by the step and the first state that its `searched` gives."""
+
+    def searched(self, source: Tensor, lengths: Tensor, copies: int) -> tuple[Any, Tensor]:
+        """The step of the searches and its first state, with `copies` rows for each source (n, s)."""
+        raise NotImplementedError
+
+    @hm.no_grad()
+    def greedy(self, source: Tensor, lengths: Tensor, length: int, start: int = 1, end: int = 2) -> Tensor:
+        """Translations (n, length) of source (n, s) by the most likely token each time. Call `eval()` before."""
+        return greedy(*self.searched(source, lengths, 1), hm.full_like(source[:, 0], start), length, end)
+
+    @hm.no_grad()
+    def beam(
+        self,
+        source: Tensor,
+        lengths: Tensor,
+        length: int,
+        start: int = 1,
+        end: int = 2,
+        width: int = 4,
+        alpha: float = 0.6,
+    ) -> Tensor:
+        """Translations (n, length) of source (n, s), each the best of `width`. Call `eval()` before."""
+        starts = hm.full_like(source[:, 0], start)
+        return beam(*self.searched(source, lengths, width), starts, length, end, width, alpha)

@@ -15,7 +15,7 @@ from hybridml import Tensor, nn
 from hybridml.nn import functional as F
 
 from .both_ways import BothWays
-from .decoding import beam, greedy
+from .decoding import Translator
 
 
 class BahdanauAttention(nn.Module):
@@ -96,7 +96,7 @@ class Decoder(nn.Module):
         return self.classifier(x), ends
 
 
-class GNMT(nn.Module):
+class GNMT(Translator):
     """Sentences (n, s), their lengths (n,), and translations (n, t) -> logits of the next tokens (n, t, vocab_size).
 
     One table of tokens serves both languages. The default vocabulary is that of MLPerf.
@@ -138,26 +138,6 @@ class GNMT(nn.Module):
 
         layers = 1 + len(self.decoder.rnn_layers)
         return step, keys.new_zeros((2 * layers, keys.shape[0], keys.shape[2]))
-
-    @hm.no_grad()
-    def greedy(self, source: Tensor, lengths: Tensor, length: int, start: int = 1, end: int = 2) -> Tensor:
-        """Translations (n, length) of source (n, s) by the most likely token each time. Call `eval()` before."""
-        return greedy(*self.searched(source, lengths, 1), hm.full_like(source[:, 0], start), length, end)
-
-    @hm.no_grad()
-    def beam(
-        self,
-        source: Tensor,
-        lengths: Tensor,
-        length: int,
-        start: int = 1,
-        end: int = 2,
-        width: int = 5,
-        alpha: float = 0.6,
-    ) -> Tensor:
-        """Translations (n, length) of source (n, s), each the best of `width`. Call `eval()` before."""
-        starts = hm.full_like(source[:, 0], start)
-        return beam(*self.searched(source, lengths, width), starts, length, end, width, alpha)
 
 
 def gnmt(**options: Any) -> GNMT:

@@ -11,10 +11,10 @@ from typing import Any
 import hybridml as hm
 from hybridml import Tensor, nn
 
-from .decoding import beam, greedy
+from .decoding import Translator
 
 
-class Transformer(nn.Module):
+class Transformer(Translator):
     """Sentences (n, s), their lengths (n,), and translations (n, t) -> logits of the next tokens (n, t, vocab_size).
 
     One table of tokens serves both languages and the logits. Layers are normalised after their residual, as there.
@@ -78,26 +78,6 @@ class Transformer(nn.Module):
             return self.logits(self.decode(written[:, :-1], memory, padding)[:, t]), state
 
         return step, memory.new_zeros((0, memory.shape[0]))
-
-    @hm.no_grad()
-    def greedy(self, source: Tensor, lengths: Tensor, length: int, start: int = 1, end: int = 2) -> Tensor:
-        """Translations (n, length) of source (n, s) by the most likely token each time. Call `eval()` before."""
-        return greedy(*self.searched(source, lengths, 1), hm.full_like(source[:, 0], start), length, end)
-
-    @hm.no_grad()
-    def beam(
-        self,
-        source: Tensor,
-        lengths: Tensor,
-        length: int,
-        start: int = 1,
-        end: int = 2,
-        width: int = 4,
-        alpha: float = 0.6,
-    ) -> Tensor:
-        """Translations (n, length) of source (n, s), each the best of `width`. Call `eval()` before."""
-        starts = hm.full_like(source[:, 0], start)
-        return beam(*self.searched(source, lengths, width), starts, length, end, width, alpha)
 
 
 def transformer_base(**options: Any) -> Transformer:
