@@ -79,6 +79,18 @@ class Watching:
         wide = _wide(array)
         return any(_TESTS[name](wide).any() for name in self.kinds)
 
+    def _refuse_own(self, name: str, outputs: list[np.ndarray], one_by_one: list[np.ndarray]) -> None:
+        """Raises FloatingPointError for a NaN of a compiled program that its operations, one by one, do not make."""
+        for k, (output, expected) in enumerate(zip(outputs, one_by_one, strict=True)):
+            for kind in self.kinds if _is_float(output) else ():
+                own = _TESTS[kind](_wide(output)) & ~_TESTS[kind](_wide(expected))
+                if own.any():
+                    index = tuple(int(i) for i in np.unravel_index(int(np.argmax(own)), output.shape))
+                    raise FloatingPointError(
+                        f"compiled, {name} made {kind} at index {index} of its result {k}, which its operations one by "
+                        "one do not make: please report it; hm.config(fusion=False) may compute it rightly"
+                    )
+
     def call(self, program: Program, arrays: Sequence[np.ndarray], own: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The outputs of a compiled program, once they have been looked at."""
         executable = program.executable
@@ -103,7 +115,8 @@ class Watching:
                 # A function of the library was captured in a call at another line.
                 self.check(node.op, operands, value, "" if program.tracer.silent else node.where)
 
-            interpret(program.whole, [on_host(array) for array in own], visit)
+            one_by_one = interpret(program.whole, [on_host(array) for array in own], visit)
+            self._refuse_own(program.name, list(map(on_host, outputs)), one_by_one)
         for k, i in donated.items():
             if outputs[k] is given[i] and isinstance(given[i], np.ndarray):
                 np.copyto(arrays[i], given[i])

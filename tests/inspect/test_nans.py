@@ -94,3 +94,14 @@ def test_composites_name_the_line_that_calls_them() -> None:
     hm.functional.softmax(good, 1)
     with hm.debug_nans(), pytest.raises(FloatingPointError, match=r"hm.functional.softmax.bad, 1."):
         hm.functional.softmax(bad, 1)
+
+
+def test_a_nan_of_the_compiled_program_alone_is_told() -> None:
+    """As of code that leaves a part of its result unwritten, by which a network's loss was once NaN."""
+    traced = hm.trace(lambda x: x * 2)
+    traced(hm.ones(3))
+    path = traced.last_path
+    assert path is not None
+    path.program._executable = lambda arrays: [np.array([2, np.nan, 2], np.float32)]
+    with hm.debug_nans(), pytest.raises(FloatingPointError, match=r"made nan at index \(1,\) of its result 0, which"):
+        traced(hm.ones(3))

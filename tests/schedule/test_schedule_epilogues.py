@@ -17,6 +17,7 @@ from hybridml_compiler.schedule import cost
 from hybridml_compiler.schedule.fusion.epilogue import Fused, matrices_of, splits
 from hybridml_compiler.schedule.kernels.gemm import Product
 from hybridml_compiler.schedule.plan import Copy, Plan
+from hybridml_compiler.targets.cpu.llvm.modules import PlanModules
 from hybridml_compiler.targets.cpu.llvm.registry import callee_of
 from hybridml_compiler.targets.cpu.spec import host_spec
 from tests.support.closeness import assert_close
@@ -136,6 +137,18 @@ def test_blas_computes_slabs_of_rows_or_columns(size: tuple[int, int, int]) -> N
     arrays = [np.random.default_rng(0).standard_normal(x.shape) for x in program.inputs]
     for got, want in zip(pipeline.compile(program)(arrays), interpret(program, arrays), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
+
+
+def test_code_in_other_slabs_is_other_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code is kept by the text of its plan: where that did not say whether a product is cut, a network in the suite got
+    the code that a test of other limits had left, which wrote half of a result."""
+    a, b = array(48, 7), array(4, 7)
+    (launch,) = planned(graph("slabs", [a, b], [a @ op("permute_dims", b, axes=(1, 0))])).launches
+    symbols = set()
+    for whole in (0, cost.WHOLE_PRODUCT):
+        monkeypatch.setattr(cost, "WHOLE_PRODUCT", whole)
+        symbols.add(PlanModules(replace(host_spec(), cores=2)).modules(launch.spec)[-1].symbol)
+    assert len(symbols) == 2
 
 
 @pytest.mark.parametrize("size", [(4, 3, 5), (48, 40, 32), (64, 64, 64)])

@@ -7,7 +7,6 @@ the number of rows, so one product in other slabs would have other bits (in ever
 from __future__ import annotations
 
 from ....record import record
-from ....schedule import cost
 from ....schedule.kernels.gemm import Product
 from ....sizes.dims import Size, is_dim, same
 from .plan import Plan
@@ -18,6 +17,7 @@ GRANULE = 16  # rows or columns: a whole number of register tiles in every BLAS 
 @record
 class Slabs(Plan):
     cores: int
+    whole: bool  # not cut: a field, as code is kept by the text of its plan
 
     def slab(self, extent: Size) -> Size:
         """Rows or columns in one slab: one for each core, of whole register tiles."""
@@ -26,10 +26,8 @@ class Slabs(Plan):
 
     def units(self, product: Product) -> Size:
         """Matrices of a batch, else slabs of rows or columns, whichever are more."""
-        if not same(product.matrices, 1):
+        if self.whole or not same(product.matrices, 1):
             return product.matrices
-        if not product.symbolic and product.m * product.n * product.k <= cost.WHOLE_PRODUCT:
-            return 1
         extent = product.m if by_rows(product) else product.n
         each = self.slab(extent)
         return (extent + each - 1) // each

@@ -60,7 +60,8 @@ def own_blocking(product: Product, cpu: CpuSpec) -> Blocking | Gemv | Axpys | No
 
 def plan_of(product: Product, cpu: CpuSpec) -> Blocking | Gemv | Axpys | Slabs:
     """The plan of a product, whoever computes it."""
-    return own_blocking(product, cpu) or Slabs(1, cpu.cores)
+    whole = not product.symbolic and product.m * product.n * product.k <= cost.WHOLE_PRODUCT
+    return own_blocking(product, cpu) or Slabs(1, cpu.cores, whole)
 
 
 def computes_left(product: Product, cpu: CpuSpec) -> int:
