@@ -172,6 +172,22 @@ def is_part(array: np.ndarray, base: np.ndarray) -> bool:
     return of.kind == "c" and array.dtype == np.empty(0, of).real.dtype and all(n % of.itemsize == 0 for n in steps)
 
 
+class ArgumentMemory(Memory):
+    """Memory of an array among the arguments: a tensor of the program, whatever is there. `given`: its stand-in, by a
+    weak reference. `refuse`: what makes the error for what asks for the values, which only calls have."""
+
+    __slots__ = ("argument", "given", "refuse")
+
+    def __init__(self, tracer: Tracer, t: Tensor, array: np.ndarray, refuse: Callable[[str], BaseException]) -> None:
+        super().__init__(tracer, np.zeros_like(array))
+        order = _order(self.base)
+        self.argument, self.given, self.refuse = t, lambda: None, refuse
+        self.tensor = t if order == sorted(order) else _permute.fn(t, tuple(order))
+
+    def settle(self, what: str) -> None:
+        raise self.refuse(what)
+
+
 class SelectedMemory:
     """Stand-in of the memory of elements that a mask selects, and nobody has asked for: of a tensor in any case."""
 
@@ -292,8 +308,12 @@ def base_of(array: np.ndarray) -> np.ndarray | None:
     base = array
     while type(base.base) is _ndarray:
         base = base.base
-    dense = base.base is None and base.flags.writeable and base.transpose(_order(base)).flags.c_contiguous
-    return base if dense else None
+    return base if base.base is None and base.flags.writeable and is_dense(base) else None
+
+
+def is_dense(array: np.ndarray) -> bool:
+    """Whether the elements fill their memory, with the axes in any order."""
+    return array.transpose(_order(array)).flags.c_contiguous
 
 
 def _same_bytes(a: np.ndarray | None, b: np.ndarray) -> bool:

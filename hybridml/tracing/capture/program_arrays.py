@@ -11,7 +11,8 @@ from __future__ import annotations
 import gc
 import operator
 import sys
-from collections.abc import Container, Iterator
+from collections import deque
+from collections.abc import Callable, Container, Iterator
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -30,7 +31,19 @@ from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
 from ..bytecode import is_updated
 from .loops.data_sizes import of_data, of_step
-from .memory import Memory, SelectedMemory, as_int, base_of, cast, check_written, holds, is_part, literal, with_indices
+from .memory import (
+    ArgumentMemory,
+    Memory,
+    SelectedMemory,
+    as_int,
+    base_of,
+    cast,
+    check_written,
+    holds,
+    is_part,
+    literal,
+    with_indices,
+)
 from .numbers.perhaps import element_at
 from .numbers.stored_ints import is_of_data, of_int, of_size
 from .selection import Selection
@@ -263,14 +276,9 @@ class SelectedArray(ProgramArray):
                 array = np.zeros_like(layout(selection))
             memory = Memory(self._waits[0], array)
             memory.takes(selection)
-            self._becomes(memory, array.view())
+            becomes(self, memory, array.view())
             memory.adds(self)
         return self._memory
-
-    def _becomes(self, memory: Memory, array: np.ndarray) -> None:
-        object.__dict__["__class__"].__set__(self, ProgramArray)
-        for name, value in (("_memory", memory), ("_array", array), ("_waits", None)):
-            object.__setattr__(self, name, value)
 
     @property
     def _memory(self) -> Any:  # type: ignore[override]
@@ -305,6 +313,54 @@ def _elements_of(array: Tensor, mask: Tensor) -> np.ndarray:
     """The elements that a call returns."""
     found: np.ndarray = array._array[mask._array]
     return found
+
+
+class ArgumentArray(ProgramArray):
+    """Stand-in of an array among the arguments, whose memory is the caller's. Functions of the library take it as the
+    tensor that it is for the program, of any size; what NumPy does with it makes it an array as any other, of its own
+    sizes. `_waits`: the trace, the array, the tensor of it, and what makes the error for what only NumPy can do."""
+
+    __slots__ = ()
+
+    def __init__(self, tracer: Tracer, given: np.ndarray, t: Callable[[], Tensor], refuse: Callable[[str], BaseException]) -> None:
+        object.__setattr__(self, "_waits", (tracer, given, t, refuse))
+
+    def _settled(self) -> Memory:
+        """The memory of the array."""
+        if type(self) is not ProgramArray:
+            tracer, given, t, refuse = self._waits
+            deque(map(int, t().shape), 0)  # sizes that come with the call are those of this one from now on
+            memory = ArgumentMemory(tracer, t(), given, refuse)
+            array = memory.base.view()
+            array.flags.writeable = given.flags.writeable
+            becomes(self, memory, array)
+            memory.given = ref(self)
+            memory.adds(self)
+        return self._memory
+
+    @property
+    def _memory(self) -> Any:  # type: ignore[override]
+        return self._settled()
+
+    @property
+    def _array(self) -> np.ndarray:  # type: ignore[override]
+        self._settled()
+        return self._array
+
+    dtype = property(lambda self: self._waits[1].dtype)
+    ndim = property(lambda self: self._waits[1].ndim)
+    shape = property(lambda self: self._value().shape)
+
+    def _value(self) -> Tensor:
+        found: Tensor = self._waits[2]()
+        return found
+
+    def __len__(self) -> int:
+        return len(self._value())
+
+    def __iter__(self) -> Iterator[Any]:
+        self._settled()
+        return ProgramArray.__iter__(self)
 
 
 class ProgramScalar(ProgramValue):
@@ -342,6 +398,21 @@ class ProgramScalar(ProgramValue):
 
 for _name in [name for name in dir(NDArrayOperatorsMixin) if name[:3] == "__i" and hasattr(Tensor, f"__{name[3:]}")]:
     setattr(ProgramScalar, _name, getattr(NDArrayOperatorsMixin, f"__{_name[3:]}"))  # no update in place
+
+
+def argument_of(x: ProgramValue) -> Tensor | None:
+    """The tensor of the array among the arguments that a stand-in is; None of any other."""
+    if type(x) is ArgumentArray:
+        return x._value()
+    memory = x._memory
+    return memory.argument if type(memory) is ArgumentMemory and memory.given() is x else None
+
+
+def becomes(x: ProgramArray, memory: Memory, array: np.ndarray) -> None:
+    """Makes a stand-in of what waits one of an array."""
+    object.__dict__["__class__"].__set__(x, ProgramArray)
+    for name, value in (("_memory", memory), ("_array", array), ("_waits", None)):
+        object.__setattr__(x, name, value)
 
 
 # -- what is there and what comes out
@@ -476,7 +547,7 @@ def has_tensor(value: Any, deep: bool = True) -> bool:
     """Whether a value, or a part of it, comes from a tensor."""
     kind = type(value)
     if issubclass(kind, ProgramValue):
-        return bool(value._memory.is_traced)
+        return kind is ArgumentArray or bool(value._memory.is_traced)
     if deep and kind in (tuple, list):
         return any(map(has_tensor, value))
     return issubclass(kind, Tensor) or kind in (ScalarProxy, ComplexProxy, ArrayProxy) or is_of_data(value)

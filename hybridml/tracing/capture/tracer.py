@@ -409,7 +409,8 @@ class Tracer:
         source = Input(kind, index, real, node, shadow, start, order, owner, wants, wants and is_node(t._node))
         if wants:
             shadow._node = source.leaf = ShadowLeaf(self, source)
-        self.inputs.append(source)
+        before = [i for i in self.inputs if kind != "argument" or (i.kind == kind and i.index < index)]
+        self.inputs.insert(len(before), source)
         self.shadows[id(real)] = shadow
         self.layouts.source(shadow, t._array)
         return shadow

@@ -29,7 +29,8 @@ from ...core.shared import is_generator_state
 from ...core.tensor import Tensor, adopt, place_of
 from ..capture.memory_order import Order, as_seen, in_memory
 from ..capture.numbers.stored_ints import INTS
-from ..capture.program_arrays import ProgramScalar, is_program
+from ..capture.memory import ArgumentMemory
+from ..capture.program_arrays import ProgramScalar, argument_of, is_program
 from ..capture.selection import settle_shared
 from ..capture.texts import parts_of
 from ..capture.traced_tensor import is_number
@@ -216,7 +217,11 @@ class CompiledPath(PathEnd):
     def _result(
         self, leaf: Any, tracer: Tracer, outputs: list[Tensor], seen: dict[int, int], shared: set[int]
     ) -> Result:
+        if is_program(leaf) and (argument := argument_of(leaf)) is not None:
+            return Result("input", next(k for k, i in enumerate(tracer.inputs) if i.shadow is argument))
         if is_program(leaf):
+            if type(leaf._memory) is ArgumentMemory:
+                leaf._memory.settle("a view that is returned")
             t = leaf._memory.whole()
             if id(t) not in seen:
                 seen[id(t)] = len(outputs)

@@ -71,7 +71,7 @@ def finisher(path: CompiledPath, executable: Any) -> Callable[[Any, Sequence[Any
         for view in path.views
     ]
     stamped = [i.real for _, i in path.writes if isinstance(i.real, Tensor)]
-    updated = [i.index for _, i in path.writes if i.kind == "argument"]
+    updated = [i.index for _, i in path.writes if i.kind == "argument" and isinstance(i.real, Tensor)]
     grads = [(i.real, None if k is None else place[k]) for i, k in path.grads]
     sparse = [(s.put, s.source.real, place[s.rows], place[s.values]) for s in path.sparse]
     permuted = [(place[k], order) for k, order in enumerate(path.program.output_orders) if order and k in place]

@@ -2,8 +2,8 @@
 
 Measured for `x * 2 + 1` on 16 floats: 15 us through `CompiledPath.run` (signature, lists of arrays, ctypes), about 1 us
 here. A path with one question is two such calls and a look into a dict: 60 us the long way, 5 here. What native code
-does not do is left to Python after it (epilogue.py). Calls that need more (recording a gradient, arrays of NumPy's,
-updated arguments with gaps) keep to `CompiledPath.run`.
+does not do is left to Python after it (epilogue.py). Calls that need more (recording a gradient, updated arguments
+with gaps) keep to `CompiledPath.run`.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class NativeCall:
         self.specs: tuple[Any, ...] = tuple(
             Constant(leaf) if k not in taken
             else FloatCell() if type(leaf) in (float, int)
-            else ArraySpec(leaf.dtype, leaf.shape) if type(leaf) is Tensor
+            else ArraySpec(leaf.dtype, leaf.shape) if type(leaf) in (Tensor, np.ndarray)
             else leaf._array.kind
             for k, leaf in enumerate(leaves)
         )  # fmt: skip
@@ -125,6 +125,7 @@ class NativeCall:
         # What must be apart where arguments are updated: the arrays of arguments, owners of memory that is captured.
         self.updated = [i.index for i in entry.updated.values()]
         self.arrays = [k for k, spec in enumerate(self.specs) if type(spec) is ArraySpec]
+        self.numpys = [k for k in self.arrays if type(leaves[k]) is np.ndarray]  # which native code reads as tensors
         captured = [i for i in entry.inputs if i.kind in ("held", "array")] if self.updated else []
         self.owners = {id(owner_of(array_of(i.real))) for i in captured}
         self.strided = {*strided, *self._with_gaps(leaves)}
@@ -135,7 +136,7 @@ class NativeCall:
         # Ints that are inputs, with their value where the program is for that one; numbers that others are divided by.
         self.integers = [(k, leaves[k] if k in entry.pinned else None) for k in sorted(entry.integers)]
         plain = not (self.rest or self.numbers or entry.scalars or self.integers)
-        plain = plain and not (entry.not_zero or self.strided)
+        plain = plain and not (entry.not_zero or self.strided or self.numpys)
         if self.numbers or entry.draws or entry.drawn:  # native code reads what one call writes
             self.alone = lock()
             self.direct = self.call_alone
@@ -153,8 +154,8 @@ class NativeCall:
 
     def _with_gaps(self, leaves: Sequence[Any]) -> list[int]:
         """Arguments that native code reads and cannot read as they are."""
-        arrays = [k for k in self.arrays if k not in self.updated and type(leaves[k]) is Tensor]
-        return [k for k in arrays if not leaves[k]._array.flags.c_contiguous]
+        arrays = {k: _memory(leaves[k]) for k in self.arrays if k not in self.updated}
+        return [k for k, array in arrays.items() if array is not None and not array.flags.c_contiguous]
 
     def has_more_gaps(self, leaves: Sequence[Any]) -> bool:
         """Whether memory of an argument has gaps that had none so far."""
@@ -199,10 +200,14 @@ class NativeCall:
             moment.take()
         if at.donation is not None:
             at.donation.offer()
-        if self.strided:
+        if self.strided or self.numpys:
             given = [*given]
+            for k in self.numpys:
+                if type(given[k]) is not np.ndarray:
+                    return MISS
+                given[k] = wrap(given[k])
             for k in self.strided:
-                given[k] = laid(args[k])
+                given[k] = laid(given[k])
         if at.extra:
             given = (*given, *[known[n] for n in at.extra])
         if at.changes:
@@ -213,17 +218,15 @@ class NativeCall:
     def _are_apart(self, args: Sequence[Any]) -> bool:
         """Whether all arrays have memory of their own, and those that are updated may be, as in most calls."""
         if len(self.arrays) == 1 and not self.owners:
-            given = args[self.arrays[0]]
-            array = given._array if type(given) is Tensor else None
-            return type(array) is np.ndarray and array.flags.writeable
+            array = _memory(args[self.arrays[0]])
+            return array is not None and array.flags.writeable
         owners = self.owners.copy()
         for k in self.arrays:
-            array = args[k]._array if type(args[k]) is Tensor else None
-            if type(array) is not np.ndarray:
+            if (array := _memory(args[k])) is None:
                 return False
             owners.add(id(owner_of(array)))
         together = len(owners) == len(self.owners) + len(self.arrays)
-        return together and all([args[k]._array.flags.writeable for k in self.updated])
+        return together and all([array_of(args[k]).flags.writeable for k in self.updated])
 
     def _changing(self, at: End, args: Sequence[Any], given: Sequence[Any]) -> Any:
         """The result of a call that changes state. Where a handler of a signal raises as native code has returned, what
@@ -459,11 +462,18 @@ def _takes(entry: Entry, leaves: Sequence[Any]) -> bool:
     if any(not in_host_memory(leaves[i.index]) for i in entry.updated.values()):
         return False
     for k, leaf in enumerate(leaves):
-        if k in taken and not (type(leaf) is float or k in entry.integers or (_is_held(leaf) and leaf._node is None)):
-            return False
+        if type(leaf) is not np.ndarray and k in taken:
+            if not (type(leaf) is float or k in entry.integers or (_is_held(leaf) and leaf._node is None)):
+                return False
         if k not in taken and (type(leaf) is float or issubclass(type(leaf), (Tensor, np.ndarray))):
             return False  # the second of two equal arguments
     return True
+
+
+def _memory(value: Any) -> np.ndarray | None:
+    """The memory of an array, or of a tensor that is no device's."""
+    array = value._array if type(value) is Tensor else value
+    return array if type(array) is np.ndarray else None
 
 
 def _is_held(leaf: Any) -> bool:

@@ -6,10 +6,20 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
+import numpy as np
+
+from hybridml_compiler.errors import user_location
+
 from ...core import pytree
 from ...core.library import MISS
+from ...core.proxies.array import ArrayProxy
+from ...core.tensor import Tensor, adopt
+from ..capture.memory import holds, is_dense
+from ..capture.program_arrays import ArgumentArray
+from ..capture.tracer import Tracer
 from ..python_state.rebound import Rebound, values
 from ..run.compiled_path import Leaves
+from .errors import refused
 from .signature import Fields, signature
 
 
@@ -90,3 +100,29 @@ def with_places(call: Callable[..., Any], leaves: Leaves) -> Callable[..., Any]:
         return call(*args, *[read() for read in reads], **names)
 
     return direct
+
+
+def shadow(tracer: Tracer, k: int, leaf: Any, label: str, given: dict[int, Any]) -> Any:
+    """The stand-in of a leaf in a trace. `given`: those of the arrays before it, by their ids."""
+    kind = type(leaf)  # a mock of a tensor says that it is one
+    if issubclass(kind, Tensor):
+        return tracer.argument(k, leaf, leaf, label)
+    if issubclass(kind, np.ndarray):
+        if id(leaf) not in given:
+            given[id(leaf)] = _of_array(tracer, k, leaf, label)
+        return given[id(leaf)]
+    if kind is float:  # one of another class has methods of its own
+        return tracer.lift_float("argument", k, leaf, label)
+    return leaf
+
+
+def _of_array(tracer: Tracer, k: int, array: np.ndarray, label: str) -> Any:
+    def lift() -> Tensor:
+        return tracer.argument(k, array, adopt(array), label)
+
+    def refuse(what: str) -> BaseException:
+        why = f"computes with the NumPy array {label} by NumPy alone ({what}, {user_location()})"
+        return refused(tracer, f"{why}, where hm.asarray({label}) would be traced")
+
+    kind = ArgumentArray if holds(array) and is_dense(array) else None
+    return ArrayProxy(array, lift, refuse) if kind is None else kind(tracer, array, lift, refuse)

@@ -14,7 +14,7 @@ import numpy as np
 
 from hybridml_compiler import time_limit
 from hybridml_compiler.config import is_deterministic
-from hybridml_compiler.errors import CompileError, TraceError, user_location
+from hybridml_compiler.errors import CompileError, TraceError
 from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.body import steps_in
 from hybridml_compiler.graph.digest import digest
@@ -23,7 +23,6 @@ from hybridml_compiler.sizes.steps import Undecided
 from ...core import pytree
 from ...core.autodiff import replay
 from ...core.autodiff.tape import is_node
-from ...core.proxies.array import ArrayProxy
 from ...core.shared import accumulating
 from ...core.tensor import Tensor, adopt
 from ..capture.line_observer import Observer
@@ -58,6 +57,7 @@ from ..run.compiled_path import (
     real_of,
 )
 from ..run.program import dense
+from .call_leaves import shadow
 from .eager_calls import MANY_SEGMENTS, Patience, Trial, in_time
 from .errors import CheckFailed, Filled, NotGeneralizable, RunEagerly, StepByStep, TraceFailed, Untraceable, refused
 from .held_gradient import form_of, held_gradient
@@ -197,6 +197,7 @@ class Entry:
         objects = {label: leaf for label, leaf in zip(labels, leaves, strict=True) if not _is_data(leaf)}
         names = Names(self.fn, objects)
         tracer = Tracer(self.name, self.nodes, self.sized, names, self.silent)
+        given: dict[int, Any] = {}
         shadows = [
             tracer.lift_integer("argument", k, leaf, label, double=k in self.doubles)
             if k in self.integers
@@ -206,7 +207,7 @@ class Entry:
             if k in self.doubles and type(leaf) is float
             else np.int64(leaf)
             if k in self.doubles
-            else _shadow(tracer, k, leaf, label)
+            else shadow(tracer, k, leaf, label, given)
             for k, (leaf, label) in enumerate(zip(leaves, labels, strict=True))
         ]
         copies: dict[int, Any] = {}
@@ -528,22 +529,5 @@ def _reads(tracer: Tracer, array: np.ndarray) -> bool:
     return any(np.shares_memory(array_of(real), array) for real in reals)
 
 
-def _of_numpy(tracer: Tracer, label: str, what: str) -> BaseException:
-    """The error for an operation that only NumPy can do, on an array among the arguments."""
-    why = f"computes with the NumPy array {label} by NumPy alone ({what}, {user_location()}), where hm.asarray({label})"
-    return refused(tracer, f"{why} would be traced")
-
-
 def _is_data(leaf: Any) -> bool:
     return type(leaf) is float or issubclass(type(leaf), (Tensor, _ndarray))
-
-
-def _shadow(tracer: Tracer, k: int, leaf: Any, label: str) -> Any:
-    kind = type(leaf)  # a mock of a tensor says that it is one
-    if issubclass(kind, Tensor):
-        return tracer.argument(k, leaf, leaf, label)
-    if issubclass(kind, _ndarray):
-        return ArrayProxy(leaf, lambda: tracer.argument(k, leaf, adopt(leaf), label), partial(_of_numpy, tracer, label))
-    if kind is float:  # one of another class has methods of its own
-        return tracer.lift_float("argument", k, leaf, label)
-    return leaf

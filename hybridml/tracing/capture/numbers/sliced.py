@@ -20,7 +20,7 @@ from hybridml_compiler.record import record
 from ....core.tensor import Tensor
 from ..loops.data_sizes import of_data
 from ..memory import Memory
-from ..program_arrays import ProgramArray, SelectedArray, is_program
+from ..program_arrays import ProgramArray, SelectedArray, becomes, is_program
 from ..selection import Selection, check_counted, chosen_by
 from ..tracer import Tracer
 
@@ -61,7 +61,7 @@ class SlicedArray(SelectedArray):
         if type(self) is not ProgramArray:
             of: Cut = self._waits[1]
             check_counted(self._waits[0])
-            self._becomes(of.memory, of.elements())
+            becomes(self, of.memory, of.elements())
         return self._memory
 
     @property
