@@ -16,7 +16,7 @@ from . import numpy_rules as numpy_rules  # what is done with such arrays
 from .loops import step_arrays as step_arrays  # and with parts of them
 from .memory import check_written, holds
 from .numbers import sliced as sliced  # and with slices whose ends data decides
-from .program_arrays import ProgramArray, ProgramValue, given_back, has_tensor, plain
+from .program_arrays import ArgumentArray, ProgramArray, ProgramValue, given_back, has_tensor, plain
 from .tracer import Tracer, current_tracer
 
 _NAMES = (
@@ -36,6 +36,8 @@ def _patch(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         if tracer is None or code not in tracer.codes or code.co_name == "__array__":  # NumPy wants its own of that
             return function(*args, **kwargs)
         first = args[0] if args else None
+        if type(first) is ArgumentArray:
+            first._settled()
         if (as_array := getattr(type(first), "as_array", None)) is not None:
             return as_array(first, _Made(function, args[1:], kwargs))
         if shares and type(first) is ProgramArray and len(args) == 1 and kwargs.keys() <= {"dtype"}:

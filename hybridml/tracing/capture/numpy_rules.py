@@ -450,6 +450,8 @@ def _called(x: ProgramValue, name: str, *args: Any, **kwargs: Any) -> Any:
             if name == "astype" and dtype == x.dtype and not kwargs.get("copy", True):
                 return x
             result = _attempt(lambda: cast(x._value(), dtype))
+            if name == "copy" and type(x) is ProgramArray and result is not None:  # in C order
+                result = result.reshape(-1).reshape(x._array.shape)
         elif name in ("reshape", "flatten") and plainly:
             result = _attempt(lambda: x._value().reshape(getattr(x._array, name)(*plain(args)).shape))
         elif name in _TENSORS and hasattr(np, name):

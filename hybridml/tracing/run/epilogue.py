@@ -71,7 +71,7 @@ def finisher(path: CompiledPath, executable: Any) -> Callable[[Any, Sequence[Any
         for view in path.views
     ]
     stamped = [i.real for _, i in path.writes if isinstance(i.real, Tensor)]
-    updated = [i.index for _, i in path.writes if i.kind == "argument" and isinstance(i.real, Tensor)]
+    updated = [i.index for _, i in path.writes if i.kind == "argument"]
     grads = [(i.real, None if k is None else place[k]) for i, k in path.grads]
     sparse = [(s.put, s.source.real, place[s.rows], place[s.values]) for s in path.sparse]
     permuted = [(place[k], order) for k, order in enumerate(path.program.output_orders) if order and k in place]
@@ -97,7 +97,7 @@ def finisher(path: CompiledPath, executable: Any) -> Callable[[Any, Sequence[Any
         return lambda out, _: number(out._array.item())
 
     def change(tensors: Sequence[Any], args: Sequence[Any]) -> None:
-        aliasing.stamp(*stamped, *[args[k] for k in updated])
+        aliasing.stamp(*stamped, *[t for k in updated if isinstance(t := args[k], Tensor)])
         for j, order in permuted:
             tensors[j]._array = as_seen(tensors[j]._array, order)
         for j in without_history:

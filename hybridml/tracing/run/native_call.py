@@ -462,6 +462,8 @@ def _takes(entry: Entry, leaves: Sequence[Any]) -> bool:
     if any(not in_host_memory(leaves[i.index]) for i in entry.updated.values()):
         return False
     for k, leaf in enumerate(leaves):
+        if type(leaf) is np.ndarray and not leaf.dtype.isnative:
+            return False
         if type(leaf) is not np.ndarray and k in taken:
             if not (type(leaf) is float or k in entry.integers or (_is_held(leaf) and leaf._node is None)):
                 return False
