@@ -18,7 +18,7 @@ from hybridml_compiler.errors import DTypeError, is_internal
 from ..tensor import Tensor
 from .base import Proxy
 
-_SAME = frozenset(("shape", "ndim", "size", "nbytes", "itemsize"))
+_SAME = frozenset(("shape", "ndim", "nbytes", "itemsize"))
 
 
 class ArrayProxy(Proxy):
@@ -52,6 +52,10 @@ class ArrayProxy(Proxy):
     @property
     def dtype(self) -> np.dtype:
         return self._given.dtype
+
+    @property
+    def size(self) -> int:
+        return self._tensor.numel()
 
     def __len__(self) -> int:
         return len(self._tensor)

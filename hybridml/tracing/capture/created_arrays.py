@@ -29,7 +29,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {name: getattr(np, name) for name in 
 
 def _patch(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """The function as the code that is traced finds it, and everybody else as it is."""
-    converts, shares, unset = "array" in name, name in ("asarray", "asanyarray"), name in ("empty", "empty_like")
+    converts, unset = "array" in name, name in ("empty", "empty_like")
+    shares = name in ("asarray", "asanyarray")
 
     def make(*args: Any, **kwargs: Any) -> Any:
         tracer, code = current_tracer(), sys._getframe(1).f_code
@@ -40,8 +41,9 @@ def _patch(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             first._settled()
         if (as_array := getattr(type(first), "as_array", None)) is not None:
             return as_array(first, _Made(function, args[1:], kwargs))
-        if shares and type(first) is ProgramArray and len(args) == 1 and kwargs.keys() <= {"dtype"}:
-            if np.dtype(kwargs.get("dtype") or first.dtype) == first.dtype:
+        if type(first) is ProgramArray and len(args) == 1 and kwargs.keys() <= {"dtype"}:
+            same = shares or (name == "ascontiguousarray" and first.ndim > 0 and first._array.flags.c_contiguous)
+            if same and np.dtype(kwargs.get("dtype") or first.dtype) == first.dtype:
                 return first
         if converts and has_tensor(first) and not (shares and issubclass(type(first), Tensor)):
             return _filled(tracer, function, first, (first, *args[1:]), kwargs)
@@ -96,7 +98,9 @@ def _model(x: Any) -> Any:
         return type(x)(map(_model, x))
     if not has_tensor(x):
         return plain(x)
-    if issubclass(type(x), Tensor) or type(x) is ProgramArray:
+    if type(x) is ProgramArray:
+        return np.zeros_like(x._array)
+    if issubclass(type(x), Tensor):
         return np.zeros(x.shape, x.dtype)
     return x.dtype.type(0) if issubclass(type(x), ProgramValue) else 0.0 if type(x) is ScalarProxy else x
 

@@ -30,7 +30,7 @@ from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
 from .loops.data_sizes import of_step
-from .memory import cast, check_written, is_element, is_part, literal, with_indices
+from .memory import ArgumentMemory, cast, check_written, is_element, is_part, literal, with_indices
 from .numbers.stored_ints import of_size
 from .program_arrays import (
     ProgramArray,
@@ -349,7 +349,8 @@ def _as_tensors(tracer: Tracer, func: Any, name: str, args: Any, kwargs: Any, li
         return None
     if like is None and tuple(map(int, result.shape)) != model.shape:
         return None
-    return value_of(tracer, cast(result, dtype), scalar=isinstance(model, np.generic))
+    lies = model if like is None and isinstance(model, np.ndarray) else None
+    return value_of(tracer, cast(result, dtype), scalar=isinstance(model, np.generic), lies=lies)
 
 
 def _as_chosen(tracer: Tracer, func: Any, x: Any) -> Any:
@@ -369,7 +370,10 @@ def _as_call(tracer: Tracer, func: Any, args: Any, kwargs: Any) -> Any:
     bound = inspect.signature(func).bind(*args, **kwargs).arguments
     if any(bound.get(name) is not None for name in _WRITTEN):
         return None
-    dtypes = {x.dtype for x in found_in([args, kwargs])}
+    given = [*found_in([args, kwargs])]
+    if any(type(x) is ProgramArray and not x._array.flags.c_contiguous for x in given):
+        return None  # the result may lie as they do
+    dtypes = {x.dtype for x in given}
     operands: list[Tensor | None] = []
 
     def part(x: Any) -> tuple[str, Any]:
@@ -422,6 +426,8 @@ def of_attribute(x: ProgramValue, name: str) -> Any:
     if callable(found):
         return partial(_called, x, name)
     if name == "base":
+        if type(memory) is ArgumentMemory:
+            memory.settle(name)
         owns = (x._array.shape, x._array.strides) == (memory.base.shape, memory.base.strides)
         return None if owns else ProgramArray(memory, memory.base.view())
     if memory.is_traced and name not in _SHAPES:

@@ -502,8 +502,8 @@ def _owners(given: Any) -> Iterator[Any]:
         yield base_of(given)
 
 
-def value_of(tracer: Tracer, t: Tensor, scalar: bool = False) -> Any:
-    """A new array, or scalar, with the values of a tensor."""
+def value_of(tracer: Tracer, t: Tensor, scalar: bool = False, lies: np.ndarray | None = None) -> Any:
+    """A new array, or scalar, with the values of a tensor; in memory as `lies`, if that is given."""
     given: Any = t
     if waits(given) and (waiting := given._pending()) is not None:
         return SelectedArray(tracer, waiting)
@@ -511,7 +511,7 @@ def value_of(tracer: Tracer, t: Tensor, scalar: bool = False) -> Any:
         return ProgramArray._of_step(tracer, t)
     found = np.zeros(tuple(map(int, t.shape)), t.dtype)
     if found.ndim > 1:
-        found = np.zeros_like(layout(t))  # as its elements lie in eager code
+        found = np.zeros_like(layout(t) if lies is None else lies)  # as its elements lie in eager code
     memory = Memory(tracer, found)
     memory.takes(t)
     return (ProgramScalar if scalar and not found.ndim else ProgramArray)(memory, found.view())

@@ -152,6 +152,8 @@ class CompiledPath(PathEnd):
         whole = pytree.known_in(self.structure)
         self.own = sorted(number for number, _ in arguments if number in whole)
         self.there = {number: container for number, container in there if number in whole}
+        for leaf in leaves:  # arrays among the arguments are inputs from now on
+            _ = argument_of(leaf) if is_program(leaf) else leaf._tensor if type(leaf) is ArrayProxy else None
         seen: dict[int, int] = {}
         self.views: list[View] = []
         shared = _shared_bases(tracer, leaves)
