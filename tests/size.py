@@ -24,7 +24,8 @@ class Budget(NamedTuple):
 
 BUDGETS = {
     "hybridml": Budget(
-        90190,
+        90370,
+        "what NumPy does with arrays among the arguments, which ran eagerly (180); "
         "where architectures differ from their papers (20); "
         "the command of the study (12); "
         "explain_speed: parts of a call, factors, sentences (1,600); "
@@ -241,7 +242,8 @@ BUDGETS = {
         "25 walks of graphs, name lists of operations, eleven ways to declare a function",
     ),
     "tests": Budget(
-        91170,
+        91280,
+        "random programs of arrays among the arguments (110); "
         "what the commands of networks and the study say of wrong options (50); "
         "the study (360); "
         "explanations of speed (480); "

@@ -7,6 +7,7 @@ reports.py        what it says of itself: warnings, and why it was traced again
 library_function.py  library functions in eager code: their signatures, and a native call for each
 library_duals.py  the functions of dual numbers that they are inside of `jvp`
 library_call.py   a captured call of one as one native call
+signals.py        signal handlers that run in the middle of a capture
 bytecode.py       instructions of a code object
 casting.py        traced functions that are called under `autocast`
 compiled.py       what core has of the tracer, registered with it

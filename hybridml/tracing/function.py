@@ -22,7 +22,6 @@ from ..core.interpreter import eagerly, interpreter_stack
 from ..core.library import MISS
 from ..core.precision.autocast import autocast_alone
 from ..core.tracebacks import shorten
-from .capture.signals import handled_outside
 from .capture.tracer import current_tracer
 from .casting import configured, twin
 from .introspection import CacheInfo, Introspection
@@ -34,6 +33,7 @@ from .run.backend import Backend, Memory, Placement, backend_of
 from .run.compiled_path import CompiledPath, Leaves
 from .run.native_call import NativeCall, build
 from .run.whole_call import callers
+from .signals import handled_outside
 from .specialize import errors
 from .specialize import retrace_reasons as reasons
 from .specialize.call_leaves import of_call, taking_calls

@@ -8,11 +8,11 @@ texts.py          texts of numbers that come with the call, as f-strings make th
 text_flow.py      where such a text goes: whether it is only kept, printed or returned
 memory.py         memory of NumPy arrays that a function makes: NumPy's numbers, or a tensor
 program_arrays.py  stand-ins of these arrays and of their elements
+waiting_arrays.py  those of what a mask selects, and of arrays among the arguments
 numpy_rules.py    NumPy's functions of them
 number_bounds.py  bounds of numbers that steps of loops compute: what may be divided by
 created_arrays.py  NumPy's creation functions
 python_math.py    functions of Python's `math`, of numbers that come with the call
-signals.py        signal handlers that run in the middle of a capture
 memory_order.py   the order in which the axes of an array lie in memory
 alias_layout.py   how the tensors of a trace lie in memory in eager code: whether a reshape is a view
 line_observer.py  the variables of a function by their names, while it is traced

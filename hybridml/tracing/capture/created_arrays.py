@@ -13,10 +13,11 @@ from hybridml_compiler.record import record
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
 from . import numpy_rules as numpy_rules  # what is done with such arrays
+from . import waiting_arrays as waiting_arrays  # and with those that wait
 from .loops import step_arrays as step_arrays  # and with parts of them
 from .memory import check_written, holds
 from .numbers import sliced as sliced  # and with slices whose ends data decides
-from .program_arrays import ArgumentArray, ProgramArray, ProgramValue, given_back, has_tensor, plain
+from .program_arrays import ProgramArray, ProgramValue, given_back, has_tensor, is_program, plain
 from .tracer import Tracer, current_tracer
 
 _NAMES = (
@@ -36,8 +37,8 @@ def _patch(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         tracer, code = current_tracer(), sys._getframe(1).f_code
         if tracer is None or code not in tracer.codes or code.co_name == "__array__":  # NumPy wants its own of that
             return function(*args, **kwargs)
-        first = args[0] if args else None
-        if type(first) is ArgumentArray:
+        first: Any = args[0] if args else None
+        if is_program(first) and first.is_argument:
             first._settled()
         if (as_array := getattr(type(first), "as_array", None)) is not None:
             return as_array(first, _Made(function, args[1:], kwargs))

@@ -181,7 +181,8 @@ class ArgumentMemory(Memory):
     def __init__(self, tracer: Tracer, t: Tensor, array: np.ndarray, refuse: Callable[[str], BaseException]) -> None:
         super().__init__(tracer, np.zeros_like(array))
         order = _order(self.base)
-        self.argument, self.given, self.refuse = t, lambda: None, refuse
+        self.argument, self.refuse = t, refuse
+        self.given: Callable[[], Any] = lambda: None
         self.tensor = t if order == sorted(order) else _permute.fn(t, tuple(order))
 
     def settle(self, what: str) -> None:

@@ -11,15 +11,12 @@ from __future__ import annotations
 import gc
 import operator
 import sys
-from collections import deque
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
-from weakref import ref
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from hybridml_compiler.graph import ir
 from hybridml_compiler.sizes.dims import is_dim
 from hybridml_compiler.sizes.steps import is_step
 
@@ -31,19 +28,7 @@ from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
 from ..bytecode import is_updated
 from .loops.data_sizes import of_data, of_step
-from .memory import (
-    ArgumentMemory,
-    Memory,
-    SelectedMemory,
-    as_int,
-    base_of,
-    cast,
-    check_written,
-    holds,
-    is_part,
-    literal,
-    with_indices,
-)
+from .memory import Memory, as_int, base_of, cast, check_written, holds, is_part, literal, with_indices
 from .numbers.perhaps import element_at
 from .numbers.stored_ints import is_of_data, of_int, of_size
 from .selection import Selection
@@ -63,6 +48,7 @@ class ProgramValue(NDArrayOperatorsMixin, Proxy):
     _memory: Memory
 
     is_of_step = False  # a part of an array at a place that a step decides
+    is_selected = is_argument = False  # which waits (see waiting_arrays.py)
 
     if TYPE_CHECKING:  # set by numpy_rules.py, with `__array_function__`
 
@@ -146,6 +132,8 @@ class ProgramArray(ProgramValue):
         def _sliced_by_data(self, key: Any) -> Any: ...  # by numbers/sliced.py
         @staticmethod
         def _of_step(tracer: Tracer, t: Tensor) -> Any: ...
+        @staticmethod
+        def _selected(tracer: Tracer, waits: Any) -> Any: ...  # by waiting_arrays.py
 
     @property
     def _tensor(self) -> Any:
@@ -251,118 +239,6 @@ class ProgramArray(ProgramValue):
         self[...] = result
 
 
-class SelectedArray(ProgramArray):
-    """Stand-in of the elements that a mask selects, which wait (see selection.py). Looking at them makes it an array as
-    any other. `_waits`: the trace, and the selection."""
-
-    __slots__ = ()
-    _waits: Any
-
-    def __init__(self, tracer: Tracer, waits: Any) -> None:
-        object.__setattr__(self, "_waits", (tracer, waits))
-        tracer.arrays.append(ref(self))
-
-    @property
-    def _selection(self) -> Selection:
-        found: Selection = self._waits[1]
-        return found
-
-    def _settled(self) -> Memory:
-        """The memory of the elements, which Python asks for."""
-        if type(self) is not ProgramArray:
-            selection = self._selection
-            array = np.zeros(tuple(map(int, selection.shape)), selection.dtype)
-            if array.ndim > 1:
-                array = np.zeros_like(layout(selection))
-            memory = Memory(self._waits[0], array)
-            memory.takes(selection)
-            becomes(self, memory, array.view())
-            memory.adds(self)
-        return self._memory
-
-    @property
-    def _memory(self) -> Any:  # type: ignore[override]
-        return SelectedMemory(self._waits[0], self._settled)
-
-    @property
-    def _array(self) -> np.ndarray:  # type: ignore[override]
-        self._settled()
-        return self._array
-
-    dtype = property(lambda self: self._selection.dtype)
-    ndim = property(lambda self: self._selection.ndim)
-
-    def _value(self) -> Tensor:
-        return self._selection
-
-    def _store(self, result: Any) -> None:
-        if np.can_cast(result.dtype, self.dtype, "same_kind"):
-            waits = self._selection._pending() is not None
-            if waits and issubclass(type(result), Tensor) and self._selection._take(cast(result, self.dtype)):
-                return
-        super()._store(result)
-
-    def late(self) -> tuple[Any, tuple[Any, ...]] | None:
-        of = self._selection.of
-        if of is None or not of.is_flat or of.tracer.frames:
-            return None
-        return _elements_of, (of.array, of.mask)
-
-
-def _elements_of(array: Tensor, mask: Tensor) -> np.ndarray:
-    """The elements that a call returns."""
-    found: np.ndarray = array._array[mask._array]
-    return found
-
-
-class ArgumentArray(ProgramArray):
-    """Stand-in of an array among the arguments, whose memory is the caller's. Functions of the library take it as the
-    tensor that it is for the program, of any size; what NumPy does with it makes it an array as any other, of its own
-    sizes. `_waits`: the trace, the array, the tensor of it, and what makes the error for what only NumPy can do."""
-
-    __slots__ = ()
-
-    def __init__(self, tracer: Tracer, given: np.ndarray, t: Callable[[], Tensor], refuse: Callable[[str], BaseException]) -> None:
-        object.__setattr__(self, "_waits", (tracer, given, t, refuse))
-
-    def _settled(self) -> Memory:
-        """The memory of the array."""
-        if type(self) is not ProgramArray:
-            tracer, given, t, refuse = self._waits
-            deque(map(int, t().shape), 0)  # sizes that come with the call are those of this one from now on
-            memory = ArgumentMemory(tracer, t(), given, refuse)
-            array = memory.base.view()
-            array.flags.writeable = given.flags.writeable
-            becomes(self, memory, array)
-            memory.given = ref(self)
-            memory.adds(self)
-        return self._memory
-
-    @property
-    def _memory(self) -> Any:  # type: ignore[override]
-        return self._settled()
-
-    @property
-    def _array(self) -> np.ndarray:  # type: ignore[override]
-        self._settled()
-        return self._array
-
-    dtype = property(lambda self: self._waits[1].dtype)
-    ndim = property(lambda self: self._waits[1].ndim)
-    shape = property(lambda self: self._value().shape)
-
-    def _value(self) -> Tensor:
-        found: Tensor = self._waits[2]()
-        return found
-
-    def __len__(self) -> int:
-        return len(self._value())
-
-    def __iter__(self) -> Iterator[Any]:
-        self._settled()
-        return ProgramArray.__iter__(self)
-
-
 class ProgramScalar(ProgramValue):
     """A scalar: an element of an array, or a sum of some. Beside tensors it is a number, as in eager code."""
 
@@ -400,21 +276,6 @@ for _name in [name for name in dir(NDArrayOperatorsMixin) if name[:3] == "__i" a
     setattr(ProgramScalar, _name, getattr(NDArrayOperatorsMixin, f"__{_name[3:]}"))  # no update in place
 
 
-def argument_of(x: ProgramValue) -> Tensor | None:
-    """The tensor of the array among the arguments that a stand-in is; None of any other."""
-    if type(x) is ArgumentArray:
-        return x._value()
-    memory = x._memory
-    return memory.argument if type(memory) is ArgumentMemory and memory.given() is x else None
-
-
-def becomes(x: ProgramArray, memory: Memory, array: np.ndarray) -> None:
-    """Makes a stand-in of what waits one of an array."""
-    object.__dict__["__class__"].__set__(x, ProgramArray)
-    for name, value in (("_memory", memory), ("_array", array), ("_waits", None)):
-        object.__setattr__(x, name, value)
-
-
 # -- what is there and what comes out
 
 
@@ -425,18 +286,14 @@ def is_program(value: Any) -> bool:
 def waits(value: Any) -> bool:
     """Whether a value is a selection whose elements nobody has asked for."""
     kind = type(value)
-    return issubclass(kind, SelectedArray) or (issubclass(kind, Selection) and value.of is not None)
+    return (issubclass(kind, ProgramValue) and kind.is_selected) or (
+        issubclass(kind, Selection) and value.of is not None
+    )
 
 
 def is_over(x: ProgramValue) -> bool:
     """Whether elements wait that a region of the trace has chosen, a step of a loop, which has ended."""
-    return issubclass(type(x), SelectedArray) and x._selection.frame is not next(reversed(x._waits[0].frames), None)
-
-
-def is_chosen_in(made: Container[ir.Node], value: Any) -> bool:
-    """Whether elements wait that a mask among these nodes chooses."""
-    found: Any = value._selection if issubclass(type(value), SelectedArray) else value
-    return waits(value) and found.of is not None and found.of.mask._array in made
+    return x.is_selected and x._selection.frame is not next(reversed(x._waits[0].frames), None)
 
 
 def plain(value: Any) -> Any:
@@ -506,7 +363,7 @@ def value_of(tracer: Tracer, t: Tensor, scalar: bool = False, lies: np.ndarray |
     """A new array, or scalar, with the values of a tensor; in memory as `lies`, if that is given."""
     given: Any = t
     if waits(given) and (waiting := given._pending()) is not None:
-        return SelectedArray(tracer, waiting)
+        return ProgramArray._selected(tracer, waiting)
     if any(map(is_dim, t.shape)):
         return ProgramArray._of_step(tracer, t)
     found = np.zeros(tuple(map(int, t.shape)), t.dtype)
@@ -547,7 +404,7 @@ def has_tensor(value: Any, deep: bool = True) -> bool:
     """Whether a value, or a part of it, comes from a tensor."""
     kind = type(value)
     if issubclass(kind, ProgramValue):
-        return kind is ArgumentArray or bool(value._memory.is_traced)
+        return kind.is_argument or bool(value._memory.is_traced)
     if deep and kind in (tuple, list):
         return any(map(has_tensor, value))
     return issubclass(kind, Tensor) or kind in (ScalarProxy, ComplexProxy, ArrayProxy) or is_of_data(value)

@@ -22,7 +22,7 @@ from ...core.tensor import Tensor, aval_of
 from ..capture.loops.step_tensors import is_part, part
 from ..capture.memory import element
 from ..capture.numbers.perhaps import may_be_number
-from ..capture.program_arrays import ArgumentArray, ProgramArray, ProgramScalar, is_program, value_of
+from ..capture.program_arrays import ProgramArray, ProgramScalar, is_program, value_of
 from ..capture.traced_tensor import Traced
 from ..capture.tracer import Tracer, top_tracer
 from .held import CONSTANTS
@@ -56,7 +56,7 @@ def carry_of(
 ) -> Carry | None:  # fmt: skip
     """The way in which a variable goes on; None where it has another type after the step. `may_be_either`: whether a
     number may be one after it, too."""
-    if type(start) is ArgumentArray:
+    if is_program(start) and start.is_argument:
         start._settled()
     if all(type(x) is int or is_dim(x) for x in (start, end)) and in_steps:
         return Carry("int", start, end - start) if type(end - start) is int else Carry("count", start)

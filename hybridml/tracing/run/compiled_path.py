@@ -27,14 +27,15 @@ from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import tensor_of
 from ...core.shared import is_generator_state
 from ...core.tensor import Tensor, adopt, place_of
+from ..capture.memory import ArgumentMemory
 from ..capture.memory_order import Order, as_seen, in_memory
 from ..capture.numbers.stored_ints import INTS
-from ..capture.memory import ArgumentMemory
-from ..capture.program_arrays import ProgramScalar, argument_of, is_program
+from ..capture.program_arrays import ProgramScalar, is_program
 from ..capture.selection import settle_shared
 from ..capture.texts import parts_of
 from ..capture.traced_tensor import is_number
 from ..capture.tracer import Input, Tracer
+from ..capture.waiting_arrays import argument_of
 from ..python_state.mutations import Mutation
 from ..specialize.errors import CheckFailed, StepByStep, Untraceable
 from ..specialize.held_gradient import held_gradient

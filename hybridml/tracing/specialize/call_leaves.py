@@ -15,8 +15,8 @@ from ...core.library import MISS
 from ...core.proxies.array import ArrayProxy
 from ...core.tensor import Tensor, adopt
 from ..capture.memory import holds, is_dense
-from ..capture.program_arrays import ArgumentArray
 from ..capture.tracer import Tracer
+from ..capture.waiting_arrays import ArgumentArray
 from ..python_state.rebound import Rebound, values
 from ..run.compiled_path import Leaves
 from .errors import refused

@@ -27,9 +27,10 @@ from ....core.proxies.scalar import ScalarProxy
 from ....core.tensor import Tensor, place_of
 from ...python_state.libraries import is_library
 from ..loops.taken import fails_where
-from ..program_arrays import ProgramArray, SelectedArray, is_program, value_of
+from ..program_arrays import ProgramArray, is_program, value_of
 from ..selection import COUNTED, Selection
 from ..tracer import Tracer, top_tracer
+from ..waiting_arrays import SelectedArray
 
 _sum, _reshape, _where, _scan, _full, _scatter, _astype = (
     OPS[name] for name in ("sum", "reshape", "where", "cumulative_sum", "full", "scatter_set", "astype")

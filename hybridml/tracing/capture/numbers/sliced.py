@@ -20,9 +20,10 @@ from hybridml_compiler.record import record
 from ....core.tensor import Tensor
 from ..loops.data_sizes import of_data
 from ..memory import Memory
-from ..program_arrays import ProgramArray, SelectedArray, becomes, is_program
+from ..program_arrays import ProgramArray, is_program
 from ..selection import Selection, check_counted, chosen_by
 from ..tracer import Tracer
+from ..waiting_arrays import SelectedArray, becomes
 
 _minimum, _maximum, _where, _astype, _less, _and = (
     OPS[name] for name in ("minimum", "maximum", "where", "astype", "less", "logical_and")

@@ -40,8 +40,9 @@ from ...capture.loops.taken import raises_in_vain, scalar
 from ...capture.loops.ways import joined
 from ...capture.memory import is_element
 from ...capture.numbers.perhaps import may_be_number
-from ...capture.program_arrays import is_chosen_in, is_program, waits
+from ...capture.program_arrays import is_program, waits
 from ...capture.subgraphs import fresh
+from ...capture.waiting_arrays import is_chosen_in
 from ..carries import are_one, computed_int, kind_of_number
 from ..code_loops import flow_of
 from ..held import are_same, held

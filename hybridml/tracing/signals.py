@@ -15,7 +15,7 @@ from typing import Any
 
 from hybridml_compiler.once import once
 
-from ...core.interpreter import eagerly
+from ..core.interpreter import eagerly
 
 
 @contextmanager
