@@ -16,7 +16,7 @@ from hybridml_compiler.graph import ir
 from ...core.aliasing import layout
 from ...core.tensor import Tensor
 from .memory import ArgumentMemory, Memory, SelectedMemory, cast
-from .program_arrays import ProgramArray, ProgramValue, is_program, waits
+from .program_arrays import ProgramArray, ProgramValue, waits
 from .selection import Selection
 from .tracer import Tracer
 
