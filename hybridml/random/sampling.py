@@ -13,6 +13,7 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
+from hybridml_compiler.compile_policy import COMPOSITE as LARGE
 from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 from hybridml_compiler.ops.shapes import broadcast, listing
 
@@ -206,12 +207,20 @@ class Draw:
 
     def normal(self) -> Tensor:
         """Standard normal numbers by the transform of Box and Muller (1958), from two uniforms per element."""
-        u = unit((2, *self.shape), self.dtype, self.generator)
-        radius = ops.sqrt(ops.log(1.0 - u[0]) * -2.0)  # 1 - u is in (0, 1]
-        return radius * ops.cos(u[1] * (2 * math.pi))
+        if self.dtype is dtypes.float32 and _is_large(self.shape):  # the same bits, each computed where it is read
+            first, second = self.unit(), self.unit()
+        else:
+            first, second = unit((2, *self.shape), self.dtype, self.generator)
+        radius = ops.sqrt(ops.log(1.0 - first) * -2.0)  # 1 - u is in (0, 1]
+        return radius * ops.cos(second * (2 * math.pi))
 
     def give(self, x: Tensor) -> Tensor:
         return x if x.dtype is self.result else ops.astype(x, self.result)
+
+
+def _is_large(shape: tuple[int, ...]) -> bool:
+    """Whether a draw is large, and of whole blocks of four words."""
+    return all(type(n) is int for n in shape) and math.prod(shape) >= LARGE and math.prod(shape) % 4 == 0
 
 
 def of_vectors(name: str, dtype: Any, generator: Generator | None, mean: Any, matrix: Any) -> Draw:

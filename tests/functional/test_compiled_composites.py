@@ -15,6 +15,7 @@ from hybridml import functional as F
 from hybridml.core import library as compiled
 from hybridml.tracing import library_function
 from hybridml_compiler.errors import GradientError
+from hybridml_compiler.targets.cpu import arenas
 from hybridml_compiler.targets.cpu.python_entry import spec
 from tests.support.by_operation import by_operation
 from tests.support.torch_layers import FUNCTIONS as LAYERS
@@ -381,6 +382,23 @@ def test_calls_of_many_sizes_share_an_arena(monkeypatch: pytest.MonkeyPatch) -> 
         x = hm.ones(n)
         assert call(x).shape == (n, n)
     assert len(library.known) == 30 and sum(taken) <= 4 * max(taken) and max(taken) > 90 * 90 * 4
+
+
+def test_large_programs_share_an_arena(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[int] = []
+    arena = spec.arena
+    monkeypatch.setattr(spec, "arena", lambda size: taken.append(size) or arena(size))
+    calls = [
+        made_by(lambda x, k=k: F.softmax.__wrapped__(F.softmax.__wrapped__(x[:, None] * k - x[None], 0), 1))[0]
+        for k in (1.0, 2.0, 3.0, 4.0)
+    ]
+    x = hm.linspace(0.0, 1.0, 1000)
+    expected = [call(x).numpy().copy() for call in calls]
+    assert sum(taken) <= 3 * max(taken) and max(taken) >= arenas.LARGE
+    with ThreadPoolExecutor(4) as threads:  # at the same time: one of two finds the arena at work
+        for _ in range(20):
+            for found, want in zip(threads.map(lambda call: call(x).numpy(), calls), expected, strict=True):
+                np.testing.assert_array_equal(found, want)
 
 
 def test_a_call_that_finds_the_arena_at_work_takes_the_long_way() -> None:

@@ -8,6 +8,7 @@ kernels/         how products and convolutions are cut into tiles and blocks
 llvm/            kernels and programs as LLVM IR
 code.py          the code of one program, compiled while it is planned
 program.py       a compiled program on disk
+arenas.py        memory for what programs compute on the way
 executable.py    a compiled graph, as one native function over data pointers
 runtime/         LLVM IR to running code: compiler, linker, threads, the library of matrix products
 python_entry/    the native function that a call from Python ends in

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 
 import numpy as np
 
 from ...errors import CompileError
-from ...locks import lock
 from ..base import Executable, Interface
 from ..shapes import Shapes
+from .arenas import Arenas, arenas_for
 from .program import STEP, Loaded
-from .python_entry import spec as entry_spec
 from .python_entry.spec import Arena
 from .python_entry.step_call import call_with_arrays
 from .runtime import allocation
@@ -29,9 +27,7 @@ class CpuExecutable(Executable):
     def __init__(self, program: Loaded, interface: Interface) -> None:
         super().__init__(program, interface)
         self.step, self._library = program.library.address(STEP), program.library
-        self._arenas: list[Arena] = []  # of calls of `run`: none while one is in it
-        self._shared: Arena | None = None  # of entries
-        self._sharing = lock()
+        self._arenas = Arenas()
 
     def run(self, arrays: Sequence[np.ndarray]) -> Sequence[np.ndarray] | None:
         if self.shapes is not None:
@@ -59,31 +55,18 @@ class CpuExecutable(Executable):
     def _step(
         self, arrays: Sequence[np.ndarray], results: Sequence[np.ndarray], arena_bytes: int, *table: int
     ) -> Sequence[np.ndarray] | None:
-        try:
-            arena = self._arenas.pop()
-        except IndexError:  # the first call, or a second thread, which gets one of its own
-            arena = None
-        if arena is None or arena.nbytes < arena_bytes:
-            arena = entry_spec.arena(arena_bytes)
+        arenas = arenas_for(arena_bytes, self._arenas)
+        arena = arenas.take(arena_bytes)
         status = call_with_arrays(self.step, (arena.address, *table), (*arrays, *results))
-        self._arenas[:] = [arena]  # no lock, which an interrupt at the wrong place would leave held
+        arenas.give_back(arena)
         if not status:
             return results
         reraise(status)
         return None
 
     def shared_arena(self, nbytes: int) -> Arena:
-        """An arena of at least so many bytes for a native entry: all share one, or the last of a few, each twice as
-        large as the one before. The first is that of calls of `run` before, which rarely come again."""
-        with self._sharing:
-            before = self._shared
-            if before is None and self._arenas and self._arenas[0].nbytes >= nbytes:
-                with suppress(IndexError):  # by now another thread may be in it
-                    self._shared = before = self._arenas.pop()
-            if before is None or before.nbytes < nbytes:
-                self._shared = entry_spec.arena(max(nbytes, 0 if before is None else 2 * before.nbytes))
-            assert self._shared is not None
-            return self._shared
+        """An arena of at least so many bytes for a native entry."""
+        return arenas_for(nbytes, self._arenas).shared(nbytes)
 
     def _check(self, arrays: Sequence[np.ndarray], shapes: Sequence[tuple[int, ...]] | None = None) -> None:
         if len(arrays) != len(self.inputs):
