@@ -27,6 +27,7 @@ _PACKAGES = tuple(
     for name in ("hybridml", "hybridml_compiler")
 )
 MODELS = _PACKAGES[0] + "models" + os.sep  # published architectures: code as users write it, and copy it
+_OF_MODELS = tuple(MODELS + name for name in ("__init__.py", "batches.py", "losses.py", "registry.py"))
 LOCATION = "\n  at "  # between a message and the user's line
 _GENERATED = ("<dispatch ", "<record ", "<spellings")  # names of code that has no file
 _INTERNAL_SUFFIXES = ("contextlib.py", "functools.py", "<frozen")
@@ -34,7 +35,8 @@ _INTERNAL_SUFFIXES = ("contextlib.py", "functools.py", "<frozen")
 
 def is_ours(filename: str) -> bool:
     """Whether a file is the framework's own."""
-    return filename.startswith((*_PACKAGES, *_GENERATED)) and not filename.startswith(MODELS)
+    ours = filename.startswith((*_PACKAGES, *_GENERATED))
+    return ours and (not filename.startswith(MODELS) or filename.startswith(_OF_MODELS))
 
 
 @lru_cache(maxsize=4096)  # every cell of a notebook is a file

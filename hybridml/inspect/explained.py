@@ -9,6 +9,7 @@ from ..display.reports import Report, duration
 from ..display.tables import COUNTS, SIZES, TIMES, Bar, Column, Figure, Table, numbers
 
 _SHOWN = 40  # rows of a table that is printed
+_REGISTERED = "._kinds["  # where a layer knows what is registered: a guard for each name, which users never changed
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,9 @@ class Explanation(Report):
             title = "paths (what Python asks, what the answers lead to)"
             yield Table(title, [texts, calls, _where([p.where for p in self.paths])])
         if self.guards or self.identities:
-            guards = list(self.guards)
+            guards = [guard for guard in self.guards if _REGISTERED not in guard.name]
+            if hidden := len(self.guards) - len(guards):
+                guards.append(GuardLine(f"{hidden:,} names in layers", "what is registered under them", ""))
             if self.identities:
                 others = "functions, classes, objects and sizes of containers"
                 guards.append(GuardLine(f"{self.identities:,} others", others, ""))

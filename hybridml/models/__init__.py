@@ -29,6 +29,7 @@ decoding.py            greedy and beam search
 from importlib import import_module as _import_module
 from typing import Any as _Any
 
+from ..core.spellings import no_attribute as _no_attribute
 from .registry import ARCHITECTURES as _ARCHITECTURES
 from .registry import Architecture, architecture, example_batch, get_model, list_models, loss_of
 
@@ -41,7 +42,7 @@ for _name, _row in _ARCHITECTURES.items():
 
 
 def __getattr__(name: str) -> _Any:
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise AttributeError(_no_attribute(f"module {__name__!r}", name, [*__all__, *_ARCHITECTURES], {}))
 
 
 def __dir__() -> list[str]:

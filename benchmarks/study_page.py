@@ -1,0 +1,71 @@
+"""The part of `docs/study.md` that has the figures of `benchmarks/results/study.json`: `python -m benchmarks.study_page`.
+
+The record is the `study.json` of a whole run of `python -m hybridml study`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from hybridml_examples.study.candidates import EAGER, TRACED
+from hybridml_examples.study.figures import Record, best_peer, duration, pair, timed
+from hybridml_examples.study.findings import findings
+
+from .markup import table
+
+ROOT = Path(__file__).parent.parent
+RESULTS, PAGE = ROOT / "benchmarks" / "results" / "study.json", ROOT / "docs" / "study.md"
+BEGIN, END = "<!-- results, written by benchmarks.study_page -->", "<!-- end of the results -->"
+HEAD = (
+    "Training step", "batch", "eager", "traced", "PyTorch", "fastest other", "traced: times as fast", "eager: times",
+    "memory traced / PyTorch",
+)  # fmt: skip
+
+
+def results(record: Record) -> str:
+    """The results as text of the page."""
+    return "\n".join(_lines(record)).strip()
+
+
+def _lines(record: Record) -> Iterator[str]:
+    versions = ", ".join(f"{name} {number}" for name, number in record["versions"].items())
+    yield f"`{record['command']}`, {record['date']}: {record['cpu']}, {record['threads']} threads; {versions}."
+    for found in findings(record):
+        yield f"\n- {found.text}"
+    yield "\nTimes are of one training step. Traced is beside the fastest other library, eager beside PyTorch's eager."
+    yield from table(HEAD, [_row(record, name) for name in record["networks"]])
+
+
+def _row(record: Record, name: str) -> list[str]:
+    entry = record["networks"][name]
+    best = best_peer(record, name)
+    times = [
+        duration(calls["median"]) if who and (calls := timed(entry, who, "step")) else ""
+        for who in (EAGER, TRACED, "torch")
+    ]
+    found = timed(entry, best, "step") if best else None
+    fastest = f"{duration(found['median'])} ({best})" if found else ""
+    beside = [
+        f"{ratio.ratio:.2f}" if other and (ratio := pair(record, name, who, other)) else ""
+        for who, other in ((TRACED, best), (EAGER, "torch"))
+    ]
+    return [name, str(entry["batch"]), *times, fastest, *beside, _memory(entry["candidates"])]
+
+
+def _memory(candidates: dict[str, Any]) -> str:
+    ours, theirs = (candidates.get(who, {}).get("memory", 0) / 2**20 for who in (TRACED, "torch"))
+    return f"{ours:,.0f} / {theirs:,.0f} MiB" if ours and theirs else ""
+
+
+def write() -> None:
+    """Puts the results on the page."""
+    record = json.loads(RESULTS.read_text(encoding="utf-8"))
+    before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
+    PAGE.write_text(f"{before}{BEGIN}\n{results(record)}\n{END}{rest.split(END)[1]}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write()
