@@ -1,4 +1,4 @@
-"""The part of `docs/study.md` that has the figures of `benchmarks/results/study.json`: `python -m benchmarks.study_page`.
+"""The part of `docs/study.md` with the figures of `benchmarks/results/study.json`: `python -m benchmarks.study_page`.
 
 The record is the `study.json` of a whole run of `python -m hybridml study`.
 """

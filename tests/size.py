@@ -24,8 +24,8 @@ class Budget(NamedTuple):
 
 BUDGETS = {
     "hybridml": Budget(
-        90370,
-        "what NumPy does with arrays among the arguments, which ran eagerly (180); "
+        90460,
+        "what NumPy does with arrays among the arguments, which ran eagerly (270); "
         "where architectures differ from their papers (20); "
         "the command of the study (12); "
         "explain_speed: parts of a call, factors, sentences (1,600); "
@@ -244,8 +244,8 @@ BUDGETS = {
         "25 walks of graphs, name lists of operations, eleven ways to declare a function",
     ),
     "tests": Budget(
-        91310,
-        "random programs of arrays among the arguments (110); "
+        91380,
+        "random programs of arrays among the arguments (210); "
         "what the commands of networks and the study say of wrong options (50); "
         "the study (360); "
         "explanations of speed (480); "
@@ -329,7 +329,8 @@ BUDGETS = {
         "workers of the benchmarks",
     ),
     "benchmarks": Budget(
-        7900,
+        8045,
+        "the study's page of results (75), shares that explanations leave (60); "
         "workers, which the study has (130); "
         "optimizers beside PyTorch (180); "
         "optimizers beside PyTorch (165); "

@@ -207,8 +207,8 @@ class Draw:
 
     def normal(self) -> Tensor:
         """Standard normal numbers by the transform of Box and Muller (1958), from two uniforms per element."""
-        if self.dtype is dtypes.float32 and _is_large(self.shape):  # the same bits, each computed where it is read
-            first, second = self.unit(), self.unit()
+        if self.dtype is dtypes.float32 and _is_of_whole_blocks(self.shape):
+            first, second = self.unit(), self.unit()  # the same bits, each computed where it is read
         else:
             first, second = unit((2, *self.shape), self.dtype, self.generator)
         radius = ops.sqrt(ops.log(1.0 - first) * -2.0)  # 1 - u is in (0, 1]
@@ -218,8 +218,8 @@ class Draw:
         return x if x.dtype is self.result else ops.astype(x, self.result)
 
 
-def _is_large(shape: tuple[int, ...]) -> bool:
-    """Whether a draw is large, and of whole blocks of four words."""
+def _is_of_whole_blocks(shape: tuple[int, ...]) -> bool:
+    """Whether a draw is of whole blocks of four words, and large."""
     return all(type(n) is int for n in shape) and math.prod(shape) >= LARGE and math.prod(shape) % 4 == 0
 
 

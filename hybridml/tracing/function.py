@@ -304,7 +304,7 @@ class TracedFunction(Introspection, Reports, Generic[P, R]):
                 else self._why(self._integers.key(new[0]), new[0], new[2])
             )
             raise TraceError(f"{self._name} would be traced again in the stance fail_on_retrace: {why}")
-        with self._spending.of_a_program(self._hits):
+        with self._spending.of_a_program(self._hits, new[2]):
             if self._check == "first":
                 return self._checked(lambda: self._trace(args, kwargs, *new), args, kwargs)
             return self._trace(args, kwargs, *new)

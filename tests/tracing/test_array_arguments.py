@@ -141,6 +141,83 @@ def test_batches_of_any_length_for_functions_of_the_library_are_few_programs() -
     assert traced.cache_info().compiles <= 3
 
 
+GLOBAL = np.arange(4.0)
+
+
+def add_global(a: Any) -> Any:
+    a += 1
+    return a + GLOBAL
+
+
+def of_errors(a: Any) -> Any:
+    with np.errstate(divide="raise"):
+        try:
+            return 1 / a
+        except FloatingPointError:
+            return np.zeros_like(a)
+
+
+def asarray_of(a: Any) -> Any:
+    b = np.asarray(a, float)
+    b += 1
+    return b
+
+
+def flattened(a: Any) -> Any:
+    b = a.ravel()
+    b += 1
+    return a.sum()
+
+
+def assigned(a: Any, b: Any) -> Any:
+    b[...] = a + 1
+    return a.sum()
+
+
+def reshaped(a: Any) -> Any:
+    a.shape = (-1,)
+    return a
+
+
+BUFFER = bytearray(np.arange(4.0).tobytes())
+NASTY: list[tuple[Any, list[Callable[[], tuple[Any, ...]]]]] = [
+    (lambda a: a * 2, [lambda n=n: (np.ones(n),) for n in (3, 4, 5, 3)]),  # type: ignore[misc]
+    (lambda a: np.outer(a, a).sum() + np.diff(a), [lambda n=n: (np.arange(n) / 2,) for n in (3, 4, 5)]),  # type: ignore[misc]
+    (add_global, [lambda: (GLOBAL,), lambda: (np.ones(4),), lambda: (np.ones(4),), lambda: (GLOBAL[:],)]),
+    (of_errors, [lambda: (np.array([0.0, 1.0]),)]),
+    (asarray_of, [lambda: (np.arange(3.0),), lambda: (np.arange(3),)]),
+    (flattened, [lambda: (np.arange(6.0).reshape(2, 3),), lambda: (np.arange(12.0).reshape(2, 6)[:, :3],)]),
+    (assigned, [lambda: (np.ones(4), np.zeros(4)), lambda: (np.frombuffer(BUFFER), np.frombuffer(BUFFER))]),
+    (reshaped, [lambda: (np.ones((2, 3)),)]),
+    (lambda a, b: np.shares_memory(a, b), [lambda: (GLOBAL, GLOBAL[:]), lambda: (np.ones(3), np.ones(3))]),
+    (lambda a: (a.flags.writeable, a * 2), [lambda: (np.ones(3),), lambda: (np.broadcast_to(1.0, (3,)),)]),
+    (lambda a: a.copy("F") + a.T.copy("K").T, [lambda: (np.arange(6.0).reshape(2, 3),)]),
+    (lambda a: list(zip(a, a, strict=True)), [lambda: (np.arange(6.0)[::2],)]),
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("k", range(len(NASTY)))
+def test_calls_of_arrays_that_programs_could_get_wrong(k: int) -> None:
+    function, calls = NASTY[k]
+    traced = hm.trace(function)
+    for call in [*calls[:1] * 3, *calls, *calls]:
+        GLOBAL[:], BUFFER[:] = np.arange(4.0), np.arange(4.0).tobytes()
+        expected = _outcome(function, call())
+        GLOBAL[:], BUFFER[:] = np.arange(4.0), np.arange(4.0).tobytes()
+        assert _outcome(traced, call()) == expected
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_errors_that_numpy_is_told_to_raise_are_raised() -> None:
+    traced = hm.trace(lambda a: 1 / a)
+    for _ in range(3):
+        assert traced(np.zeros(2)).tolist() == [np.inf] * 2
+    with np.errstate(divide="raise"), pytest.raises(FloatingPointError):
+        traced(np.zeros(2))
+    assert traced(np.zeros(2)).tolist() == [np.inf] * 2
+
+
 @pytest.mark.parametrize(
     ("function", "what"),
     [(lambda a: a[1:], "a view that is returned"), (lambda a: a.tobytes(), "tobytes"), (lambda a: a[1:].base, "base")],

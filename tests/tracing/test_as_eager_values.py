@@ -227,7 +227,7 @@ for name, body in {
     "a_set": lambda x, a: ({1, 2}, x),
 }.items():
     body.__name__ = f"array_{name}"
-    program(int(name not in ("bytes", "of_a_tensor", "an_object", "a_set")), arrays)(body)
+    program(int(name not in ("bytes", "flags", "of_a_tensor", "an_object", "a_set")), arrays)(body)
 
 
 @program(0, lambda: [(T([1.0]), np.ma.array([1.0, 30.0], mask=[0, k > 0])) for k in range(3)])

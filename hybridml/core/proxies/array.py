@@ -39,6 +39,9 @@ class ArrayProxy(Proxy):
 
     @property
     def _tensor(self) -> Tensor:
+        return self._lifted()
+
+    def _lifted(self) -> Tensor:
         """The input of the graph, made when it is first asked for."""
         if self._made is None:
             if type(self._given) is not np.ndarray:
@@ -97,7 +100,7 @@ def _operator(method: str) -> Callable[[ArrayProxy, Any], Any]:
 
 def _refused(method: str) -> Callable[..., Any]:
     def refused(self: ArrayProxy, *args: Any, **kwargs: Any) -> Any:
-        if hasattr(Tensor, method) and _is_ours(2):
+        if hasattr(Tensor, method) and method != "__iter__" and _is_ours(2):
             return getattr(self._tensor, method)(*args, **kwargs)
         raise self._refuse(method)
 

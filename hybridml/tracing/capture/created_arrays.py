@@ -42,10 +42,13 @@ def _patch(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             first._settled()
         if (as_array := getattr(type(first), "as_array", None)) is not None:
             return as_array(first, _Made(function, args[1:], kwargs))
-        if type(first) is ProgramArray and len(args) == 1 and kwargs.keys() <= {"dtype"}:
-            same = shares or (name == "ascontiguousarray" and first.ndim > 0 and first._array.flags.c_contiguous)
-            if same and np.dtype(kwargs.get("dtype") or first.dtype) == first.dtype:
+        if converts and type(first) is ProgramArray:
+            own = first._array
+            found = function(own, *plain(args[1:]), **plain(kwargs))
+            if found is own:
                 return first
+            if found.dtype == own.dtype and np.may_share_memory(found, own):
+                return given_back(tracer, found, (first,))
         if converts and has_tensor(first) and not (shares and issubclass(type(first), Tensor)):
             return _filled(tracer, function, first, (first, *args[1:]), kwargs)
         if name == "full" and len(args) > 1 and has_tensor(args[1]):

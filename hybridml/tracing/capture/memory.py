@@ -60,6 +60,7 @@ class Memory:
     """One block, of an array that owns it: `base`, which is `owner` with its axes in the order of memory."""
 
     __slots__ = ("_data", "_node", "_seen", "_views", "base", "depth", "owner", "tensor", "tracer")
+    is_given = False  # of an array among the arguments
 
     def __init__(self, tracer: Tracer, base: np.ndarray) -> None:
         self.tracer, self.depth = tracer, len(tracer.frames)
@@ -177,6 +178,7 @@ class ArgumentMemory(Memory):
     weak reference. `refuse`: what makes the error for what asks for the values, which only calls have."""
 
     __slots__ = ("argument", "given", "refuse")
+    is_given = True
 
     def __init__(self, tracer: Tracer, t: Tensor, array: np.ndarray, refuse: Callable[[str], BaseException]) -> None:
         super().__init__(tracer, np.zeros_like(array))
@@ -193,6 +195,7 @@ class SelectedMemory:
     """Stand-in of the memory of elements that a mask selects, and nobody has asked for: of a tensor in any case."""
 
     is_traced = True
+    is_given = False
 
     def __init__(self, tracer: Tracer, settled: Callable[[], Memory]) -> None:
         self.tracer, self._settled = tracer, settled

@@ -13,6 +13,7 @@ import operator
 import warnings
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
 from .loops.data_sizes import of_step
-from .memory import ArgumentMemory, cast, check_written, is_element, is_part, literal, with_indices
+from .memory import base_of, cast, check_written, is_element, is_part, literal, with_indices
 from .numbers.stored_ints import of_size
 from .program_arrays import (
     ProgramArray,
@@ -112,6 +113,8 @@ def of_ufunc(tracer: Tracer, ufunc: np.ufunc, call: str, inputs: tuple[Any, ...]
     given = list(found_in([*inputs, *(out or ())]))
     if not any(x._memory.is_traced for x in given) and not any(map(_is_number, inputs)):
         return _by_numpy(tracer, function, inputs, kwargs)
+    if raises():
+        return _settled(tracer, function, inputs, kwargs)
     if call in ("__call__", SCALAR_POWER) and ufunc.nout == 1 and kwargs.keys() <= {"out"}:
         result = _attempt(lambda: _computed(tracer, ufunc, inputs, call == SCALAR_POWER))
         if result is not None:
@@ -205,6 +208,15 @@ def of_numbers(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
 NumberProxy.by_numpy = staticmethod(of_numbers)
 
 
+_errors: Any = import_module("numpy._core.umath")._extobj_contextvar  # in which `np.errstate` is
+_as_usual: Any = _errors.get(None)
+
+
+def raises() -> bool:
+    """Whether NumPy's floating-point errors are more than warnings now (`np.errstate`), which programs do not know."""
+    return _errors.get(None) is not _as_usual and not {"warn", "ignore"}.issuperset(np.geterr().values())
+
+
 _NUMPYS = (np.ndarray, np.generic)
 _OF_INTS: dict[np.ufunc, Callable[[Any, Any], Any]] = {
     np.add: operator.add, np.subtract: operator.sub, np.multiply: operator.mul, np.floor_divide: operator.floordiv,
@@ -290,6 +302,8 @@ def of_function(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[s
         known = name in OF_STEPS and kwargs.get("out") is None
         found = _attempt(lambda: _as_tensors(tracer, func, name, args, kwargs, _model(args))) if known else None
         return _settled(tracer, func, args, kwargs) if found is None else found
+    if raises() or (name in ("may_share_memory", "shares_memory") and any(x._memory.is_given for x in given)):
+        return _settled(tracer, func, args, kwargs)
     looks = name in _SHAPES or (name == "full_like" and not any(True for _ in found_in([args[1:], kwargs])))
     if (looks or name in _VIEWS) and name not in _OF_MANY:
         asked([args[1:], kwargs], f"np.{name}")
@@ -333,6 +347,8 @@ def _as_tensors(tracer: Tracer, func: Any, name: str, args: Any, kwargs: Any, li
     model = func(*(plain(args) if like is None else like), **plain(kwargs))
     if not isinstance(model, np.ndarray | np.generic) or (name in _SUMS and model.dtype == np.float16):
         return None
+    if like is None and isinstance(model, np.ndarray) and any(base_of(model) is x._memory.base for x in found_in(args)):
+        return given_back(tracer, model, args)  # a view
     dtype = model.dtype
     keep = name in _ANSWERS or dtype.kind == "b"
 
@@ -418,6 +434,8 @@ def _as_selections(tracer: Tracer, func: Any, name: str, args: Any, kwargs: Any)
 
 def of_attribute(x: ProgramValue, name: str) -> Any:
     """A method or an attribute of NumPy's array or scalar."""
+    if name in ("flags", "ctypes", "data") and x._memory.is_given:
+        x._own(name)  # of the caller's array: whether it may be written to, where it is
     if name[:8] == "__array_":  # by which NumPy would take the memory unseen, where `__array__` is asked otherwise
         raise AttributeError(name)
     if waits(x) and callable(getattr(np.ndarray, name, None)):
@@ -426,7 +444,7 @@ def of_attribute(x: ProgramValue, name: str) -> Any:
     if callable(found):
         return partial(_called, x, name)
     if name == "base":
-        if type(memory) is ArgumentMemory:
+        if memory.is_given:
             memory.settle(name)
         owns = (x._array.shape, x._array.strides) == (memory.base.shape, memory.base.strides)
         return None if owns else ProgramArray(memory, memory.base.view())
@@ -451,13 +469,13 @@ def _called(x: ProgramValue, name: str, *args: Any, **kwargs: Any) -> Any:
             x[...] = args[0]
             return None
         result = None
+        if name == "copy" and type(x) is ProgramArray and x.ndim > 1:
+            return value_of(tracer, x._value(), lies=_copied(x._array, *args, **kwargs))
         if name in ("copy", "astype") and len(args) < 2 and kwargs.keys() <= {"copy"}:
             dtype = np.dtype(args[0]) if name == "astype" and args else x.dtype
             if name == "astype" and dtype == x.dtype and not kwargs.get("copy", True):
                 return x
             result = _attempt(lambda: cast(x._value(), dtype))
-            if name == "copy" and type(x) is ProgramArray and result is not None:  # in C order
-                result = result.reshape(-1).reshape(x._array.shape)
         elif name in ("reshape", "flatten") and plainly:
             result = _attempt(lambda: x._value().reshape(getattr(x._array, name)(*plain(args)).shape))
         elif name in _TENSORS and hasattr(np, name):
@@ -467,6 +485,13 @@ def _called(x: ProgramValue, name: str, *args: Any, **kwargs: Any) -> Any:
         for v in given:
             v._memory.settle(f"{name}()")
     return _by_numpy(tracer, lambda own, *a, **k: getattr(own, name)(*a, **k), (x, *args), kwargs)
+
+
+def _copied(array: np.ndarray, order: Any = "C") -> np.ndarray:
+    """An array of zeros that lies as `array.copy(order)`."""
+    if order == "K" or (order == "A" and array.flags.fnc):
+        return np.zeros_like(array)
+    return np.zeros(array.shape, array.dtype, "F" if order == "F" else "C")
 
 
 def _of_ufunc(self: ProgramValue, ufunc: Any, call: str, *inputs: Any, **kwargs: Any) -> Any:

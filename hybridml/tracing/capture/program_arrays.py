@@ -112,10 +112,10 @@ class ProgramValue(NDArrayOperatorsMixin, Proxy):
         return self._own("pickle").__reduce__()
 
     def __copy__(self) -> Any:
-        return self.copy()
+        return self.copy() if self.ndim < 2 else self.copy("K")
 
     def __deepcopy__(self, memo: Any) -> Any:
-        return self.copy()
+        return self.__copy__()
 
 
 class ProgramArray(ProgramValue):
@@ -143,6 +143,8 @@ class ProgramArray(ProgramValue):
         if name in ("real", "imag"):
             getattr(self, name)[...] = value
         elif name in ("shape", "flat"):
+            if name == "shape" and self._memory.is_given:
+                self._memory.settle("a shape that is assigned")  # the array is the caller's
             setattr(self._array if name == "shape" else self._own(name), name, asked(value))
             self._memory.touched()
         else:
@@ -193,9 +195,10 @@ class ProgramArray(ProgramValue):
             return value_of(memory.tracer, memory.view(self._array[_keep_array(plain(key))]), scalar=True)
         if not (memory.is_traced or has_tensor(key)):
             return given_back(memory.tracer, self._array[plain(key)], (self,))
+        lies = None if has_tensor(key) else self._array[plain(key)]
         key, is_element = traced_key(memory.tracer, key, self._array), _is_element(key, self.ndim)
         found = element_at(memory.tracer, self._value(), key) if is_element else self._value()[key]
-        return value_of(memory.tracer, found, scalar=is_element)
+        return value_of(memory.tracer, found, scalar=is_element, lies=lies)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         key, memory = with_indices(key), self._memory
@@ -364,7 +367,7 @@ def value_of(tracer: Tracer, t: Tensor, scalar: bool = False, lies: np.ndarray |
     given: Any = t
     if waits(given) and (waiting := given._pending()) is not None:
         return ProgramArray._selected(tracer, waiting)
-    if any(map(is_dim, t.shape)):
+    if any(map(is_step, t.shape)):
         return ProgramArray._of_step(tracer, t)
     found = np.zeros(tuple(map(int, t.shape)), t.dtype)
     if found.ndim > 1:

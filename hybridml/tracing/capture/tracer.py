@@ -409,8 +409,8 @@ class Tracer:
         source = Input(kind, index, real, node, shadow, start, order, owner, wants, wants and is_node(t._node))
         if wants:
             shadow._node = source.leaf = ShadowLeaf(self, source)
-        before = [i for i in self.inputs if kind != "argument" or (i.kind == kind and i.index < index)]
-        self.inputs.insert(len(before), source)
+        before = len(self.inputs) if kind != "argument" else sum(i.index < index for i in self.inputs if i.kind == kind)
+        self.inputs.insert(before, source)
         self.shadows[id(real)] = shadow
         self.layouts.source(shadow, t._array)
         return shadow

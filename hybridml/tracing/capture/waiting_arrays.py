@@ -4,7 +4,6 @@ number nobody has asked for, and arrays among the arguments, whose sizes may com
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Container, Iterator
 from typing import Any
 from weakref import ref
@@ -103,7 +102,8 @@ class ArgumentArray(ProgramArray):
         """The memory of the array."""
         if type(self) is not ProgramArray:
             tracer, given, t, refuse = self._waits
-            deque(map(int, t().shape), 0)  # sizes that come with the call are those of this one from now on
+            for size in t().shape:
+                int(size)  # one that comes with the call is that of this one from now on
             memory = ArgumentMemory(tracer, t(), given, refuse)
             array = memory.base.view()
             array.flags.writeable = given.flags.writeable

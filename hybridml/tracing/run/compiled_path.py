@@ -27,7 +27,6 @@ from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import tensor_of
 from ...core.shared import is_generator_state
 from ...core.tensor import Tensor, adopt, place_of
-from ..capture.memory import ArgumentMemory
 from ..capture.memory_order import Order, as_seen, in_memory
 from ..capture.numbers.stored_ints import INTS
 from ..capture.program_arrays import ProgramScalar, is_program
@@ -153,8 +152,7 @@ class CompiledPath(PathEnd):
         whole = pytree.known_in(self.structure)
         self.own = sorted(number for number, _ in arguments if number in whole)
         self.there = {number: container for number, container in there if number in whole}
-        for leaf in leaves:  # arrays among the arguments are inputs from now on
-            _ = argument_of(leaf) if is_program(leaf) else leaf._tensor if type(leaf) is ArrayProxy else None
+        _read_arrays(leaves)
         seen: dict[int, int] = {}
         self.views: list[View] = []
         shared = _shared_bases(tracer, leaves)
@@ -223,7 +221,7 @@ class CompiledPath(PathEnd):
         if is_program(leaf) and (argument := argument_of(leaf)) is not None:
             return Result("input", next(k for k, i in enumerate(tracer.inputs) if i.shadow is argument))
         if is_program(leaf):
-            if type(leaf._memory) is ArgumentMemory:
+            if leaf._memory.is_given:
                 leaf._memory.settle("a view that is returned")
             t = leaf._memory.whole()
             if id(t) not in seen:
@@ -403,6 +401,15 @@ class CompiledPath(PathEnd):
             self.steady_ms.append(elapsed)
 
 
+def _read_arrays(leaves: Sequence[Any]) -> None:
+    """Makes the arrays among the arguments that are returned inputs, before others are counted."""
+    for leaf in leaves:
+        if is_program(leaf):
+            argument_of(leaf)
+        elif type(leaf) is ArrayProxy:
+            leaf._lifted()
+
+
 def real_of(source: Input, leaves: Sequence[Any]) -> Any:
     """The value of an input in a call with these arguments."""
     if source.kind == "argument":
@@ -449,7 +456,9 @@ def _tensor(real: Any) -> Tensor:
 
 
 def owner_of(array: np.ndarray) -> Any:
-    return array if array.base is None else array.base
+    """The object whose memory an array has; one for all buffers that are not NumPy's, as a file that is mapped."""
+    owner = array if array.base is None else array.base
+    return owner if type(owner) is _ndarray and owner.base is None else memoryview
 
 
 def array_of(real: Any) -> np.ndarray:

@@ -9,6 +9,7 @@ with gaps) keep to `CompiledPath.run`.
 from __future__ import annotations
 
 import ctypes
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
@@ -31,6 +32,7 @@ from ...core.library import MISS
 from ...core.proxies.integer import LARGEST
 from ...core.tensor import Tensor, place_var, wrap
 from ..capture.memory_order import in_memory
+from ..capture.numpy_rules import raises
 from ..capture.tracer import Input
 from ..python_state.guard_types import hold
 from ..python_state.mutation_epoch import epoch
@@ -127,7 +129,8 @@ class NativeCall:
         self.arrays = [k for k, spec in enumerate(self.specs) if type(spec) is ArraySpec]
         self.numpys = [k for k in self.arrays if type(leaves[k]) is np.ndarray]  # which native code reads as tensors
         captured = [i for i in entry.inputs if i.kind in ("held", "array")] if self.updated else []
-        self.owners = {id(owner_of(array_of(i.real))) for i in captured}
+        named = [a for _, a in entry.watch.named_arrays(sys.maxsize) if type(a) is np.ndarray] if self.updated else []
+        self.owners = {id(owner_of(array)) for array in (*(array_of(i.real) for i in captured), *named)}
         self.strided = {*strided, *self._with_gaps(leaves)}
         self.left = TIMED_CALLS
         self.start = None if root is None else self._build(root)
@@ -154,8 +157,8 @@ class NativeCall:
 
     def _with_gaps(self, leaves: Sequence[Any]) -> list[int]:
         """Arguments that native code reads and cannot read as they are."""
-        arrays = {k: _memory(leaves[k]) for k in self.arrays if k not in self.updated}
-        return [k for k, array in arrays.items() if array is not None and not array.flags.c_contiguous]
+        arrays = [k for k in self.arrays if k not in self.updated and type(leaves[k]) is Tensor]
+        return [k for k in arrays if not leaves[k]._array.flags.c_contiguous]
 
     def has_more_gaps(self, leaves: Sequence[Any]) -> bool:
         """Whether memory of an argument has gaps that had none so far."""
@@ -177,6 +180,8 @@ class NativeCall:
         if names or len(args) != len(self.specs) or interpreter_var.get() is not None:  # part of another function
             return MISS
         if self.rest and not hold(self.rest):
+            return MISS
+        if self.numpys and raises():
             return MISS
         if self.entry.owners and self.entry.overlaps(args):
             return MISS

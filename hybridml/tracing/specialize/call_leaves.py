@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -21,6 +21,11 @@ from ..python_state.rebound import Rebound, values
 from ..run.compiled_path import Leaves
 from .errors import refused
 from .signature import Fields, signature
+
+
+def shares_any(array: Any, others: Sequence[np.ndarray]) -> bool:
+    """Whether an array has memory of one of these."""
+    return type(array) is np.ndarray and any(np.shares_memory(array, other) for other in others)
 
 
 def of_call(
@@ -117,12 +122,15 @@ def shadow(tracer: Tracer, k: int, leaf: Any, label: str, given: dict[int, Any])
 
 
 def _of_array(tracer: Tracer, k: int, array: np.ndarray, label: str) -> Any:
+    """The stand-in of an array: a value of the program, where its elements fill their memory."""
+
     def lift() -> Tensor:
         return tracer.argument(k, array, adopt(array), label)
 
     def refuse(what: str) -> BaseException:
         why = f"computes with the NumPy array {label} by NumPy alone ({what}, {user_location()})"
-        return refused(tracer, f"{why}, where hm.asarray({label}) would be traced")
+        return refused(tracer, why)
 
-    kind = ArgumentArray if holds(array) and is_dense(array) else None
-    return ArrayProxy(array, lift, refuse) if kind is None else kind(tracer, array, lift, refuse)
+    if holds(array) and is_dense(array):
+        return ArgumentArray(tracer, array, lift, refuse)
+    return ArrayProxy(array, lift, refuse)

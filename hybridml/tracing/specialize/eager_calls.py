@@ -85,13 +85,16 @@ class Spending:
     def __init__(self) -> None:
         self.row, self.hits = 0.0, 0  # programs, less those for which other calls make up; compiled calls so far
         self.seconds = self.last = self.spent = 0.0  # of these, of the last one, of eager calls since
+        self.most = MOST_SECONDS  # of programs, before a further one waits
         self.told = False
 
     def _row(self, hits: int) -> float:
         return max(self.row - (hits - self.hits) / _MAKE_UP, 0.0)
 
     @contextmanager
-    def of_a_program(self, hits: int) -> Iterator[None]:
+    def of_a_program(self, hits: int, leaves: Sequence[Any]) -> Iterator[None]:
+        if any(type(leaf) is np.ndarray for leaf in leaves):  # what NumPy does is a program for their sizes
+            self.most = COSTLY_SECONDS
         start, before = time_limit.clock(), self._row(hits)
         try:
             yield
@@ -119,7 +122,7 @@ class Spending:
 
     def waits(self, hits: int) -> bool:
         """Whether a further program has to wait."""
-        return self.spent < self.last and self.seconds >= MOST_SECONDS and self.are_many(hits, MANY_PROGRAMS)
+        return self.spent < self.last and self.seconds >= self.most and self.are_many(hits, MANY_PROGRAMS)
 
 
 class Trial:

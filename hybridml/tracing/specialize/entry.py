@@ -27,6 +27,7 @@ from ...core.shared import accumulating
 from ...core.tensor import Tensor, adopt
 from ..capture.line_observer import Observer
 from ..capture.memory_order import in_memory
+from ..capture.numpy_rules import raises
 from ..capture.program_arrays import unlike_eager
 from ..capture.texts import has_text
 from ..capture.tracer import Input, Tracer
@@ -57,7 +58,7 @@ from ..run.compiled_path import (
     real_of,
 )
 from ..run.program import dense
-from .call_leaves import shadow
+from .call_leaves import shadow, shares_any
 from .eager_calls import MANY_SEGMENTS, Patience, Trial, in_time
 from .errors import CheckFailed, Filled, NotGeneralizable, RunEagerly, StepByStep, TraceFailed, Untraceable, refused
 from .held_gradient import form_of, held_gradient
@@ -258,6 +259,9 @@ class Entry:
                     raise refused(tracer, f"returns a {type(leaf).__name__} that it makes")
             if why := unlike_eager(tracer, [*parts, *pytree.tree_leaves([effect.value for effect in effects])]):
                 raise refused(tracer, why)
+            arrays = [i.real for i in tracer.written() if i.kind == "argument" and type(i.real) is _ndarray]
+            if arrays and any(shares_any(array, arrays) for _, array in self.watch.named_arrays(sys.maxsize)):
+                raise refused(tracer, "updates an argument that it has by another name, too")
             for effect in effects:
                 changed = contain(self.places, effect.container)
                 if changed or (effect.array is not None and _reads(tracer, effect.array)):  # before or after: who knows
@@ -476,6 +480,8 @@ class Entry:
             return False
         if self.updated and self.clashes(leaves):
             return False
+        if raises() and any(type(leaf) is _ndarray for leaf in leaves):
+            return False
         for t, array, wants, recorded in self.held.values():
             if t._array is not array and (t._array.shape != array.shape or t._array.dtype is not array.dtype):
                 return False
@@ -499,6 +505,11 @@ class Entry:
                         return True
         return False
 
+    def named_alike(self, leaves: Sequence[Any]) -> bool:
+        """Whether an updated array of NumPy's has memory of one that code names, which NumPy reads."""
+        arrays = [real for i in self.updated.values() if type(real := real_of(i, leaves)) is _ndarray]
+        return bool(arrays) and any(shares_any(array, arrays) for _, array in self.watch.named_arrays(sys.maxsize))
+
     def clashes(self, leaves: Sequence[Any]) -> bool:
         """Whether an updated argument is read-only, or has memory of another input, or is it: capturing says which."""
         owners: dict[int, list[tuple[Any, bool]]] = {}
@@ -516,10 +527,14 @@ class Entry:
                 if updated and not array_of(real).flags.writeable:
                     return True
                 owners.setdefault(id(owner_of(array_of(real))), []).append((real, updated))
-        return has_kin(written, placed) or any(
-            (p or q) and (x is y or np.shares_memory(array_of(x), array_of(y)))
-            for same in owners.values()
-            for (x, p), (y, q) in itertools.combinations(same, 2)
+        return (
+            self.named_alike(leaves)
+            or has_kin(written, placed)
+            or any(
+                (p or q) and (x is y or np.shares_memory(array_of(x), array_of(y)))
+                for same in owners.values()
+                for (x, p), (y, q) in itertools.combinations(same, 2)
+            )
         )
 
 

@@ -18,6 +18,7 @@ from ..capture.memory_order import Order, memory_order
 from ..capture.traced_tensor import Traced
 
 _ndarray = np.ndarray
+_GAPS = "gaps"  # the order of an array whose elements do not fill its memory
 _STATIC = (bool, int, str, bytes, type(None), np.dtype, type, slice, type(Ellipsis))
 _INTEGERS = (int, np.int64)
 _FLOAT, _DOUBLE = (float,), (np.float64,)
@@ -179,7 +180,8 @@ def signature(structure: pytree.Structure, leaves: list[Any]) -> tuple[Fields, l
         elif kind is float:
             specs.append(_FLOAT)
         elif kind is _ndarray:
-            specs.append((_ndarray, leaf.shape, leaf.dtype, memory_order(leaf)))
+            lies = None if leaf.flags.c_contiguous else memory_order(leaf) or _GAPS
+            specs.append((_ndarray, leaf.shape, leaf.dtype, lies))
             first = tensors.setdefault(id(leaf), k)
             if first != k:
                 aliases.append((first, k))

@@ -2,12 +2,10 @@
 
 Of two programs that run at the same time one finds the shared arena at work, and its call takes the long way, in
 another one: 15 us more, where a large arena alone takes longer to fill. Drawing the four tables of a recommendation
-model made four programs, whose arenas held 240 MiB for good.
+model made four programs, whose arenas held 240 MiB; the shared ones, too, are kept until the process ends.
 """
 
 from __future__ import annotations
-
-from contextlib import suppress
 
 from ...locks import lock
 from .python_entry import spec
@@ -17,7 +15,7 @@ LARGE = 1 << 20  # bytes
 
 
 class Arenas:
-    """The arena of native entries, and those of calls that go the long way: none while one is in it."""
+    """One arena that native entries share, and one for a call that goes the long way, while no call is in it."""
 
     def __init__(self) -> None:
         self._free: list[Arena] = []
@@ -26,11 +24,7 @@ class Arenas:
 
     def take(self, nbytes: int) -> Arena:
         """An arena of at least so many bytes, for one call."""
-        with suppress(IndexError):  # the first call, or a second thread, which gets one of its own
-            arena = self._free.pop()
-            if arena.nbytes >= nbytes:
-                return arena
-        return spec.arena(nbytes)
+        return self._free_one(nbytes) or spec.arena(nbytes)
 
     def give_back(self, arena: Arena) -> None:
         """Keeps the arena of a call for the next one."""
@@ -42,18 +36,23 @@ class Arenas:
         with self._sharing:
             before = self._shared
             if before is None or before.nbytes < nbytes:
-                with suppress(IndexError):  # by now another thread may be in it
-                    if self._free[0].nbytes >= nbytes:
-                        self._shared = self._free.pop()
-                        return self._shared
-                self._shared = spec.arena(max(nbytes, 0 if before is None else 2 * before.nbytes))
+                least = max(nbytes, 0 if before is None else 2 * before.nbytes)
+                self._shared = self._free_one(nbytes) or spec.arena(least)
             assert self._shared is not None
             return self._shared
+
+    def _free_one(self, nbytes: int) -> Arena | None:
+        """An arena that no call is in, if it is large enough; by now another thread may have taken it."""
+        try:
+            arena = self._free.pop()
+        except IndexError:
+            return None
+        return arena if arena.nbytes >= nbytes else None
 
 
 _all = Arenas()
 
 
 def arenas_for(nbytes: int, own: Arenas) -> Arenas:
-    """Those that a program with this need takes its arenas from."""
+    """The arenas that a program with this need takes one of."""
     return _all if nbytes >= LARGE else own

@@ -30,6 +30,7 @@ class StepMemory:
     """Stand-in of the memory of such a part, which is no memory of NumPy's."""
 
     is_traced = True
+    is_given = False
     base = None
 
     def __init__(self, tracer: Tracer) -> None:
