@@ -387,6 +387,7 @@ def test_calls_of_many_sizes_share_an_arena(monkeypatch: pytest.MonkeyPatch) -> 
 def test_large_programs_share_an_arena(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[int] = []
     arena = spec.arena
+    monkeypatch.setattr(arenas, "_all", arenas.Arenas())  # none of tests before
     monkeypatch.setattr(spec, "arena", lambda size: taken.append(size) or arena(size))
     calls = [
         made_by(lambda x, k=k: F.softmax.__wrapped__(F.softmax.__wrapped__(x[:, None] * k - x[None], 0), 1))[0]
