@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks import study_page
 from hybridml import __main__, models
 from hybridml_examples.study import charts, figures, findings, measure, papers, report, run
 from hybridml_examples.study.candidates import CANDIDATES, EAGER, TRACED
@@ -376,3 +377,9 @@ def test_candidates_are_ours_and_peers_on_both_devices() -> None:
     assert [name for name, row in CANDIDATES.items() if row.device == "cuda" and row.library == "hybridml"] == [
         f"{EAGER} cuda", f"{TRACED} cuda",
     ]  # fmt: skip
+
+
+def test_the_page_of_docs_has_the_record_that_is_kept() -> None:
+    kept = json.loads(study_page.RESULTS.read_text(encoding="utf-8"))
+    page = study_page.PAGE.read_text(encoding="utf-8")
+    assert page.split(study_page.BEGIN)[1].split(study_page.END)[0].strip() == study_page.results(kept)
