@@ -30,7 +30,7 @@ MODELS = _PACKAGES[0] + "models" + os.sep  # published architectures: code as us
 _OF_MODELS = tuple(MODELS + name for name in ("__init__.py", "batches.py", "losses.py", "registry.py"))
 LOCATION = "\n  at "  # between a message and the user's line
 _GENERATED = ("<dispatch ", "<record ", "<spellings")  # names of code that has no file
-_INTERNAL_SUFFIXES = ("contextlib.py", "functools.py", "<frozen")
+_INTERNAL_SUFFIXES = ("contextlib.py", "functools.py", "<frozen", os.path.join("numpy", "lib", "mixins") + ".py")
 
 
 def is_ours(filename: str) -> bool:

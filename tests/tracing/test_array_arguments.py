@@ -220,7 +220,11 @@ def test_errors_that_numpy_is_told_to_raise_are_raised() -> None:
 
 @pytest.mark.parametrize(
     ("function", "what"),
-    [(lambda a: a[1:], "a view that is returned"), (lambda a: a.tobytes(), "tobytes"), (lambda a: a[1:].base, "base")],
+    [
+        (lambda a: np.histogram(a)[1], "np.histogram"),
+        (lambda a: a.tobytes(), "tobytes"),
+        (lambda a: a[1:].base, "base"),
+    ],
 )
 def test_what_only_numpy_can_do_runs_eagerly(function: Any, what: str) -> None:
     traced, a = hm.trace(function), np.arange(3.0)
@@ -230,6 +234,12 @@ def test_what_only_numpy_can_do_runs_eagerly(function: Any, what: str) -> None:
     assert found is expected or np.array_equal(np.frombuffer(found), np.frombuffer(expected))
     with pytest.raises(hm.TraceError, match="by NumPy alone"):
         hm.trace(function, strict=True)(a)
+
+
+def test_views_that_are_returned_are_the_callers() -> None:
+    traced, a = hm.trace(lambda a: a[1:]), np.arange(3.0)
+    with pytest.warns(TraceWarning, match="returns a view of the NumPy array a, where a copy would be compiled"):
+        assert traced(a).base is a
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -39,6 +39,7 @@ _astype, _full, _permute, _reshape, _broadcast = (
     OPS[name] for name in ("astype", "full", "permute_dims", "reshape", "broadcast_to")
 )
 _LARGE = 4096  # elements: larger literals are inputs of the program
+RETURNED = "a view that is returned"  # why an array among the arguments is settled
 _blocks: WeakValueDictionary[Any, np.ndarray] = WeakValueDictionary()  # by what is in them
 Step = Callable[[Tensor], Tensor]
 OF_SCALARS: dict[str, Any] = {  # methods of what stands for NumPy's scalars; numpy_rules.py has more

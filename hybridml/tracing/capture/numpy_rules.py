@@ -150,7 +150,7 @@ def _computed(tracer: Tracer, ufunc: np.ufunc, inputs: tuple[Any, ...], of_scala
     if "c" in kinds and not exact and name in _OPERATORS and not (of_scalars or any(map(is_array, inputs))):
         return None  # of scalars they round in another way
     operands = [_cast_operand(tracer, x, dtype) for x, dtype in zip(inputs, wanted, strict=True)]
-    if any(x is None for x in operands):
+    if any(x is None for x in operands) or getattr(np, name, None) is not ufunc:  # one of SciPy's
         return None
     if exact:
         return cast(ufunc(*operands), found)
@@ -287,8 +287,18 @@ def _by_numpy(tracer: Tracer, function: Any, args: Any, kwargs: Any) -> Any:
 def _settled(tracer: Tracer, function: Any, args: Any, kwargs: Any) -> Any:
     """NumPy's result, of values that are asked for."""
     for x in found_in([args, kwargs]):
-        x._memory.settle(f"np.{getattr(function, '__name__', 'function')}")
+        x._memory.settle(_called_as(function))
     return _by_numpy(tracer, function, args, kwargs)
+
+
+def _called_as(function: Any) -> str:
+    """The name of a function of NumPy's, of a ufunc or a method of one."""
+    of, name = getattr(function, "__self__", None), getattr(function, "__name__", "function")
+    if isinstance(of, np.ufunc):
+        whole = f"np.{of.__name__}" if getattr(np, of.__name__, None) is of else of.__name__
+        return whole if name == "__call__" else f"{whole}.{name}"
+    module = (getattr(function, "__module__", None) or "numpy").replace("numpy", "np", 1)
+    return f"{module}.{name}" if module[:2] == "np" and "_" not in module else f"np.{name}"
 
 
 def of_function(tracer: Tracer, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -387,7 +397,7 @@ def _as_call(tracer: Tracer, func: Any, args: Any, kwargs: Any) -> Any:
     if any(bound.get(name) is not None for name in _WRITTEN):
         return None
     given = [*found_in([args, kwargs])]
-    if any(type(x) is ProgramArray and not x._array.flags.c_contiguous for x in given):
+    if any(type(x) is ProgramArray and x.ndim > 1 and not x._array.flags.c_contiguous for x in given):
         return None  # the result may lie as they do
     dtypes = {x.dtype for x in given}
     operands: list[Tensor | None] = []

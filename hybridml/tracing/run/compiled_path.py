@@ -27,6 +27,7 @@ from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import tensor_of
 from ...core.shared import is_generator_state
 from ...core.tensor import Tensor, adopt, place_of
+from ..capture.memory import RETURNED
 from ..capture.memory_order import Order, as_seen, in_memory
 from ..capture.numbers.stored_ints import INTS
 from ..capture.program_arrays import ProgramScalar, is_program
@@ -222,7 +223,7 @@ class CompiledPath(PathEnd):
             return Result("input", next(k for k, i in enumerate(tracer.inputs) if i.shadow is argument))
         if is_program(leaf):
             if leaf._memory.is_given:
-                leaf._memory.settle("a view that is returned")
+                leaf._memory.settle(RETURNED)
             t = leaf._memory.whole()
             if id(t) not in seen:
                 seen[id(t)] = len(outputs)

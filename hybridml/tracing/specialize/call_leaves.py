@@ -14,7 +14,7 @@ from ...core import pytree
 from ...core.library import MISS
 from ...core.proxies.array import ArrayProxy
 from ...core.tensor import Tensor, adopt
-from ..capture.memory import holds, is_dense
+from ..capture.memory import RETURNED, holds, is_dense
 from ..capture.tracer import Tracer
 from ..capture.waiting_arrays import ArgumentArray
 from ..python_state.rebound import Rebound, values
@@ -128,8 +128,9 @@ def _of_array(tracer: Tracer, k: int, array: np.ndarray, label: str) -> Any:
         return tracer.argument(k, array, adopt(array), label)
 
     def refuse(what: str) -> BaseException:
-        why = f"computes with the NumPy array {label} by NumPy alone ({what}, {user_location()})"
-        return refused(tracer, why)
+        if what == RETURNED:
+            return refused(tracer, f"returns a view of the NumPy array {label}, where a copy would be compiled")
+        return refused(tracer, f"computes with the NumPy array {label} by NumPy alone ({what}, {user_location()})")
 
     if holds(array) and is_dense(array):
         return ArgumentArray(tracer, array, lift, refuse)
