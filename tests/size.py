@@ -24,7 +24,7 @@ class Budget(NamedTuple):
 
 BUDGETS = {
     "hybridml": Budget(
-        90460,
+        90470,
         "what NumPy does with arrays among the arguments, which ran eagerly (270); "
         "where architectures differ from their papers (20); "
         "the command of the study (12); "

@@ -293,7 +293,8 @@ def _settled(tracer: Tracer, function: Any, args: Any, kwargs: Any) -> Any:
 
 def _called_as(function: Any) -> str:
     """The name of a function of NumPy's, of a ufunc or a method of one."""
-    of, name = getattr(function, "__self__", None), getattr(function, "__name__", "function")
+    of: Any = getattr(function, "__self__", None)
+    name = getattr(function, "__name__", "function")
     if isinstance(of, np.ufunc):
         whole = f"np.{of.__name__}" if getattr(np, of.__name__, None) is of else of.__name__
         return whole if name == "__call__" else f"{whole}.{name}"
