@@ -296,7 +296,8 @@ def _called_as(function: Any) -> str:
     of: Any = getattr(function, "__self__", None)
     name = getattr(function, "__name__", "function")
     if isinstance(of, np.ufunc):
-        whole = f"np.{of.__name__}" if getattr(np, of.__name__, None) is of else of.__name__
+        own: str = of.__name__
+        whole = f"np.{own}" if getattr(np, own, None) is of else own
         return whole if name == "__call__" else f"{whole}.{name}"
     module = (getattr(function, "__module__", None) or "numpy").replace("numpy", "np", 1)
     return f"{module}.{name}" if module[:2] == "np" and "_" not in module else f"np.{name}"
