@@ -244,7 +244,7 @@ BUDGETS = {
         "25 walks of graphs, name lists of operations, eleven ways to declare a function",
     ),
     "tests": Budget(
-        91390,
+        91410,
         "random programs of arrays among the arguments (210); "
         "what the commands of networks and the study say of wrong options (50); "
         "the study (360); "

@@ -254,3 +254,20 @@ def test_an_array_that_is_kept_is_the_callers() -> None:
     for k in range(3):
         a = np.full(2, float(k))
         assert keep(a).tolist() == [2.0 * k] * 2 and kept[-1] is a
+
+
+def test_a_loop_that_makes_an_array_of_numbers_in_each_step_is_captured() -> None:
+    """Whether a number has a shape asked for its value, so that integrators of small systems were unrolled."""
+
+    def slope(s: Any, rate: float) -> Any:
+        x, y = s
+        return np.array([y, -rate * x])
+
+    def euler(s: Any, rate: float, steps: int) -> Any:
+        for _ in range(steps):
+            s = s + 0.01 * slope(s, rate)
+        return s
+
+    traced = hm.trace(euler)
+    assert np.allclose(traced(np.ones(2), 2.0, 200), euler(np.ones(2), 2.0, 200))
+    assert "body0" in traced.ir

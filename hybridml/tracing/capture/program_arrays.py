@@ -22,7 +22,7 @@ from hybridml_compiler.sizes.steps import is_step
 
 from ...core.aliasing import layout
 from ...core.proxies.array import ArrayProxy
-from ...core.proxies.base import Proxy, concrete_value
+from ...core.proxies.base import NumberProxy, Proxy, concrete_value
 from ...core.proxies.complex import ComplexProxy
 from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
@@ -204,7 +204,8 @@ class ProgramArray(ProgramValue):
         key, memory = with_indices(key), self._memory
         if issubclass(type(value), Tensor):
             check_written(memory.tracer, value, lambda: self.ndim > 0 and _is_element(key, self.ndim))
-        if of_step(memory.tracer, key) or (not waits(value) and any(map(is_step, getattr(value, "shape", ())))):
+        shape = () if waits(value) or issubclass(type(value), NumberProxy) else getattr(value, "shape", ())
+        if of_step(memory.tracer, key) or any(map(is_step, shape)):
             self._set_in_step(key, value)
             return
         traced = memory.is_traced or ((has_tensor(value, deep=False) or has_tensor(key)) and memory.becomes_traced())
