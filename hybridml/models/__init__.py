@@ -26,10 +26,10 @@ both_ways.py           recurrent layers from both ends of sentences
 decoding.py            greedy and beam search
 """
 
+from difflib import get_close_matches as _near
 from importlib import import_module as _import_module
 from typing import Any as _Any
 
-from ..core.spellings import no_attribute as _no_attribute
 from .registry import ARCHITECTURES as _ARCHITECTURES
 from .registry import Architecture, architecture, example_batch, get_model, list_models, loss_of
 
@@ -42,7 +42,8 @@ for _name, _row in _ARCHITECTURES.items():
 
 
 def __getattr__(name: str) -> _Any:
-    raise AttributeError(_no_attribute(f"module {__name__!r}", name, [*__all__, *_ARCHITECTURES], {}))
+    near = " or ".join(map(repr, _near(name, [*__all__, *_ARCHITECTURES], 3, 0.75)))
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{f'; did you mean {near}?' * bool(near)}")
 
 
 def __dir__() -> list[str]:
