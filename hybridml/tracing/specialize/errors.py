@@ -19,7 +19,8 @@ _INSTEAD = {
     "cannot": "Move that line out of the traced function; hm.trace(strict=True) raises its error",
     "changes": "Do that outside of the traced function: pass what it reads as an argument, return what it changes; a "
     "tensor may be updated in place: `average.mul_(0.9).add_(x)`",
-    "computes": "Do that before or after the call, or trace what is around it; a time may be passed as an argument",
+    "computes with the NumPy array": "Do that before or after the call, or trace what is around it",
+    "computes": "Do that after the call, with what the function returns, or pass the time as an argument",
     "logs": "Give the logger plain values, tensors without history and no exception",
     "prints": "Print plain values and tensors without history, with sep, end, flush and file alone",
     "has": "Pass what differs from call to call as a tensor: `retraces` of the function lists it",
