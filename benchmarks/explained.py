@@ -29,7 +29,7 @@ def explained(name: str) -> dict[str, float]:
     size = row.full
     hm.manual_seed(0)
     model, loss_of = hm.models.get_model(name, **size.options), hm.models.loss_of(name)
-    batch = hm.models.example_batch(name, size.batch, **size.sizes)
+    batch = [hm.asarray(array) for array in hm.models.example_batch(name, size.batch, **size.sizes)]
     rule = hm.optim.Adam if row.optimizer == "adam" else hm.optim.SGD
     optimizer = rule(model.parameters(), **OPTIMIZERS[row.optimizer])
 
