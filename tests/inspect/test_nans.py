@@ -97,7 +97,7 @@ def test_composites_name_the_line_that_calls_them() -> None:
 
 
 def test_a_nan_of_the_compiled_program_alone_is_told() -> None:
-    """As of code that leaves a part of its result unwritten, by which a network's loss was once NaN."""
+    """Code that left a part of its result unwritten once made a network's loss NaN, and nothing named it."""
     traced = hm.trace(lambda x: x * 2)
     traced(hm.ones(3))
     path = traced.last_path

@@ -1,4 +1,5 @@
-"""The proxy of a NumPy array among the arguments of a function that is traced.
+"""The proxy of a NumPy array among the arguments of a function that is traced, where it is no array of the program
+(see tracing/capture/waiting_arrays.py): one with gaps in its memory, of another class, of a dtype without tensors.
 
 What is computed with such an array and a tensor is a tensor, in eager code as in the graph; so the array is an input of
 the program, whatever its values. What NumPy alone makes of it (`a * 2`, `a[0]`, `np.sin(a)`, `a.flags`) is NumPy's, and
@@ -39,9 +40,6 @@ class ArrayProxy(Proxy):
 
     @property
     def _tensor(self) -> Tensor:
-        return self._lifted()
-
-    def _lifted(self) -> Tensor:
         """The input of the graph, made when it is first asked for."""
         if self._made is None:
             if type(self._given) is not np.ndarray:

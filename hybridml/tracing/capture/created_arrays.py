@@ -47,7 +47,7 @@ def _patch(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             found = function(own, *plain(args[1:]), **plain(kwargs))
             if found is own:
                 return first
-            if found.dtype == own.dtype and np.may_share_memory(found, own):
+            if not first._memory.is_traced or (found.dtype == own.dtype and np.may_share_memory(found, own)):
                 return given_back(tracer, found, (first,))
         if converts and has_tensor(first) and not (shares and issubclass(type(first), Tensor)):
             return _filled(tracer, function, first, (first, *args[1:]), kwargs)

@@ -209,12 +209,11 @@ NumberProxy.by_numpy = staticmethod(of_numbers)
 
 
 _errors: Any = import_module("numpy._core.umath")._extobj_contextvar  # in which `np.errstate` is
-_as_usual: Any = _errors.get(None)
 
 
 def raises() -> bool:
     """Whether NumPy's floating-point errors are more than warnings now (`np.errstate`), which programs do not know."""
-    return _errors.get(None) is not _as_usual and not {"warn", "ignore"}.issuperset(np.geterr().values())
+    return _errors.get(None) is not None and not {"warn", "ignore"}.issuperset(np.geterr().values())
 
 
 _NUMPYS = (np.ndarray, np.generic)
@@ -398,9 +397,9 @@ def _as_call(tracer: Tracer, func: Any, args: Any, kwargs: Any) -> Any:
     bound = inspect.signature(func).bind(*args, **kwargs).arguments
     if any(bound.get(name) is not None for name in _WRITTEN):
         return None
-    given = [*found_in([args, kwargs])]
+    given, model = [*found_in([args, kwargs])], None
     if any(type(x) is ProgramArray and x.ndim > 1 and not x._array.flags.c_contiguous for x in given):
-        return None  # the result may lie as they do
+        model = func(*plain(args), **plain(kwargs))  # the result may lie as they do
     dtypes = {x.dtype for x in given}
     operands: list[Tensor | None] = []
 
@@ -422,7 +421,8 @@ def _as_call(tracer: Tracer, func: Any, args: Any, kwargs: Any) -> Any:
         return None
     tracer.may_be_slower |= bool(tracer.loops)
     result = OPS["numpy_function"].fn(operands, name=_name_of(func), form=form)
-    return value_of(tracer, result, scalar=True)
+    lies = model if isinstance(model, np.ndarray) and model.shape == result.shape else None
+    return value_of(tracer, result, scalar=True, lies=lies)
 
 
 def _model(args: Any) -> Any:

@@ -408,7 +408,7 @@ def _read_arrays(leaves: Sequence[Any]) -> None:
         if is_program(leaf):
             argument_of(leaf)
         elif type(leaf) is ArrayProxy:
-            leaf._lifted()
+            tensor_of(leaf)
 
 
 def real_of(source: Input, leaves: Sequence[Any]) -> Any:

@@ -1,8 +1,7 @@
 """Arenas: memory for what a program computes on the way. A program has its own; where that is large, all share one.
 
 Of two programs that run at the same time one finds the shared arena at work, and its call takes the long way, in
-another one: 15 us more, where a large arena alone takes longer to fill. Drawing the four tables of a recommendation
-model made four programs, whose arenas held 240 MiB; the shared ones, too, are kept until the process ends.
+another one. The shared arenas are kept until the process ends.
 """
 
 from __future__ import annotations
