@@ -266,7 +266,8 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers in this process, one round, and no pauses."""
     monkeypatch.setattr(measure, "PAUSE", 0.0)
     monkeypatch.setattr(measure.Plan, "start", lambda self, name, cache, threads=None: Here(name))
-    row = NETWORKS["resnet18"]._replace(quick=Size(2, sizes={"side": 32}, tiny=True))
+    # Fewer numbers to normalise make so much of rounding that some processors' products fail the check.
+    row = NETWORKS["resnet18"]._replace(quick=Size(4, sizes={"side": 64}, tiny=True))
     monkeypatch.setitem(NETWORKS, "resnet18", row)
 
 
