@@ -9,7 +9,7 @@ answered so that whatever is built on the answer is right:
 - what follows from the form alone (n - n == 0, 2*n > n, n != 1) is answered without a condition;
 - anything else is answered for the sizes at hand (the *hint* of each symbol), and that answer becomes a `Guard` of the
   program that is being made: it is run for other sizes only where every guard of it holds;
-- whoever needs a number (`int(n)`, `range(n)`, an f-string) gets the hint and the guard `n == 64`: code that knows
+- whoever needs a number (`int(n)`, `names[n]`, an f-string) gets the hint and the guard `n == 64`: code that knows
   nothing of symbols makes a program that is less general, never a wrong one.
 
 Where the answer only chooses between two right ways (a cost, a special case that the general one includes), no guard is
@@ -376,6 +376,11 @@ def is_dim(size: Any) -> bool:
     return type(size) is Dim
 
 
+def is_symbol(size: Any) -> bool:
+    """Whether a size is a symbol by itself, to which an array of that size gives a value."""
+    return type(size) is Dim and size.text.isidentifier()
+
+
 def is_symbolic(sizes: Iterable[Any]) -> bool:
     """Whether there is a Dim among the sizes."""
     return Dim in map(type, sizes)
@@ -433,9 +438,10 @@ def _bounds_of_form(terms: tuple[tuple[Monomial, int], ...]) -> int | None:
 
 
 def _bounds(size: Size) -> int | None:
-    size = hooks.without_steps(size)
+    reduced = hooks.without_steps(size)
+    size = size if reduced is None else reduced  # the square of a step is no form of that: it is least at the first
     if type(size) is not Dim:
-        return None if size is None else operator.index(size)
+        return operator.index(size)
     known = collector.get()
     if known is not None:
         found = known.least_of(size)

@@ -102,7 +102,13 @@ def assumed(error: Undecided, name: str) -> tuple[Literal["least", "most"], Size
 def without_steps(size: Size) -> Size | None:
     """The size with steps of loops, and remainders, at the end where it is least; None where its form does not tell
     which that is."""
-    while type(size) is Dim and (found := [atom for m, _ in size.terms for atom in m if _most(atom) is not None]):
+    while type(size) is Dim:
+        if (whole := _without_quotient(size)) is not None:
+            size = whole
+            continue
+        found = [atom for m, _ in size.terms for atom in m if _most(atom) is not None]
+        if not found:
+            break
         atom = max(found, key=_depth)  # inner ones first: ends of others do not depend on them
         factor, rest = linear(size, atom)
         if factor is None:
@@ -115,6 +121,17 @@ def without_steps(size: Size) -> Size | None:
         else:
             return None
     return size
+
+
+def _without_quotient(size: Dim) -> Size | None:
+    """The size with `x - x % m` in the place of `x // m * m`; None where there is none in it."""
+    for atom in (a for m, _ in size.terms for a in m if isinstance(a, Quotient)):
+        if atom.kind == "//" and type(atom.by) is int:
+            factor, rest = linear(size, atom)
+            if type(factor) is int and factor % atom.by == 0:
+                whole: Size = rest + factor // atom.by * (atom.over - atom.over % atom.by)
+                return whole
+    return None
 
 
 def _most(atom: Atom) -> Size | None:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hybridml_compiler.errors import ArgumentError, TraceError
-from hybridml_compiler.sizes.dims import Dim, _make, bounds, hint, is_dim, same, symbol, symbols_of
+from hybridml_compiler.sizes.dims import Dim, _make, bounds, hint, is_dim, provable, same, symbol, symbols_of
 from hybridml_compiler.sizes.guards import Guards, collecting, structural
 from hybridml_compiler.sizes.values import check_of, evaluate, function_of, name_of, number_of, parse
 
@@ -142,3 +142,11 @@ def test_parse_says_what_it_cannot_read() -> None:
 def test_symbols_have_a_place_in_the_table() -> None:
     assert [name_of(k) for k in (0, 1, 2, 9, 12)] == ["n", "m", "k", "n9", "n12"]
     assert all(number_of(name_of(k)) == k for k in range(30))
+
+
+def test_bounds_of_strided_and_squared_steps() -> None:
+    n = symbol("n", 40)
+    i = symbol("i0", 5, (n + 2) // 3 + 1)  # of `for k in range(0, n, 3)`
+    assert provable("<", 3 * i - 6, n) is True
+    assert bounds((i - 1) * (i - 1)) == 1
+    assert bounds(n - (n + 2) // 3 * 3) == -2
