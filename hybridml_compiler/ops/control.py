@@ -23,7 +23,6 @@ Users call `hybridml.control_flow`, which has their gradients: neither row has a
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,7 +30,7 @@ import numpy as np
 
 from ..aval import Aval
 from ..errors import ArgumentError
-from ..sizes.dims import LEAST, Size, steps_of
+from ..sizes.dims import LEAST, Size
 from .op import Op
 
 
@@ -58,14 +57,6 @@ def _slice(aval: Aval) -> Aval:
     return Aval(aval.shape[1:], aval.dtype, device=aval.device)
 
 
-def _numbers(shape: Sequence[Any]) -> None:
-    """Bodies are made for given sizes, or those of a step of a loop; only the number of steps may come with the
-    call."""
-    for size in shape:
-        if not steps_of(size):
-            operator.index(size)
-
-
 def _infer_loop(
     avals: Sequence[Aval],
     body: Any,
@@ -86,8 +77,6 @@ def _infer_loop(
     if not 0 <= consts <= consts + carries <= len(avals):
         raise ArgumentError(f"loop: {consts} constants and {carries} carries among {len(avals)} operands")
     kept, carried, xs = avals[:consts], avals[consts : consts + carries], avals[consts + carries :]
-    for aval in (*kept, *carried, *map(_slice, xs)):
-        _numbers(aval.shape)
     if length is None and (condition is None or counted or xs or len(body.outputs) > carries):
         raise ArgumentError("loop: one without a length has a condition, and neither a count nor slices")
     if any(not x.shape or x.shape[0] != length for x in xs):
@@ -140,8 +129,6 @@ def _eager_loop(
 
 def _infer_cond(avals: Sequence[Aval], true: Any, false: Any, result: int) -> Aval:
     _check("cond: the predicate", [_number(bool, avals[0])], avals[:1])
-    for aval in avals:
-        _numbers(aval.shape)
     for what, branch in (("true", true), ("false", false)):
         _check(f"cond: what the {what} branch takes", avals[1:], branch.inputs)
     _check("cond: what the false branch makes", true.outputs, false.outputs)

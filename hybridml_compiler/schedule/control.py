@@ -11,7 +11,7 @@ well has no buffer of its own: the next step reads it where this one has written
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..graph.body import Body
@@ -21,7 +21,7 @@ from ..graph.updates import updates_carry
 from ..loops.ir import KernelSpec
 from ..ops.table import OPS
 from ..record import record
-from ..sizes.dims import Size, same, symbols_of
+from ..sizes.dims import Size, at_most, same, symbols_of
 from ..sizes.steps import most_of
 from .checks import settled
 from .fusion.in_place import stays_in_place
@@ -61,7 +61,7 @@ class Control(KernelSpec):
         return sorted({name for plan in self.plans for name in plan.symbols} - {getattr(self, "step", None)})
 
     @property
-    def memory(self) -> int:
+    def memory(self) -> Size:
         """Bytes that it works in."""
         raise NotImplementedError
 
@@ -76,6 +76,14 @@ class Control(KernelSpec):
 
     def part_counts(self, takes_epilogue: Callable[[Any], bool]) -> set[int]:
         return set()
+
+
+def _largest(sizes: Sequence[Size]) -> Size:
+    """A size that none of these is above."""
+    found = sizes[0]
+    for size in sizes[1:]:
+        found = size if at_most(found, size) else found if at_most(size, found) else found + size
+    return found
 
 
 @record(eq=False)
@@ -114,31 +122,31 @@ class Loop(Control):
         return (self.body,) if self.condition is None else (self.body, self.condition)
 
     @property
-    def places(self) -> tuple[list[int], int]:
+    def places(self) -> tuple[list[Size], Size]:
         """Offsets in its memory: two places for each carry, one for each of the ys, the arenas; and bytes in all."""
         sizes: list[Size] = []
         for k, size in enumerate(self.carries):
             own = [0 if k in self.wanted else size, 0 if self.in_place[k] else size]
             sizes += [0, 0] if self.kept[k] is not None else map(most_of, own)
         sizes += [*map(most_of, self.ys), self.slots * self.ranges * self.arena_bytes, 1]
-        offsets: list[int] = []
-        total = 0
+        offsets: list[Size] = []
+        total: Size = 0
         for size in sizes:
             offsets.append(total)
             total += -(-size // _ALIGNMENT) * _ALIGNMENT
         return offsets, total
 
     @property
-    def arena_bytes(self) -> int:
+    def arena_bytes(self) -> Size:
         """Bytes of arena per slot or range, enough for each of the bodies."""
-        return -(-max(plan.arena_bytes for plan in self.plans) // _ALIGNMENT) * _ALIGNMENT
+        return -(-_largest([plan.arena_bytes for plan in self.plans]) // _ALIGNMENT) * _ALIGNMENT
 
     @property
     def given(self) -> int:
         return self.counted + self.consts + len(self.carries) + len(self.xs)
 
     @property
-    def memory(self) -> int:
+    def memory(self) -> Size:
         return self.places[1]
 
     def __str__(self) -> str:
@@ -168,8 +176,8 @@ class Choice(Control):
         return 1 + self.operands
 
     @property
-    def memory(self) -> int:
-        return max(1, *(plan.arena_bytes for plan in self.plans))
+    def memory(self) -> Size:
+        return _largest([1, *(plan.arena_bytes for plan in self.plans)])
 
     def __str__(self) -> str:
         return f"choice of {len(self.true.launches)} or {len(self.false.launches)} launches"

@@ -17,7 +17,6 @@ from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import TraceError, user_location
 from hybridml_compiler.graph import ir
 from hybridml_compiler.record import record
-from hybridml_compiler.sizes.dims import steps_of
 from hybridml_compiler.walk import postorder
 
 from ...core.aliasing import stamp
@@ -60,8 +59,7 @@ class Region:
 
 def fresh(tracer: Tracer, like: Aval, name: str = "", where: str = "") -> Tensor:
     """An input of a region; what is computed from one that is a float has a history that ends in `leaf_of` it."""
-    shape = tuple(n if steps_of(n) else int(n) for n in like.shape)  # its sizes are numbers, or those of a step
-    aval = Aval(shape, like.dtype, like.weak, device=like.device)
+    aval = Aval(like.shape, like.dtype, like.weak, device=like.device)
     t = tracer.wrap(ir.input_node(aval, name, where))
     t._node = _entrance(t)
     return t
@@ -247,7 +245,6 @@ def close(
         elif node.is_constant:
             final[node] = node
         elif node.op is None or not inside(node):
-            _ = [int(n) for n in node.shape if not steps_of(n)]
             final[node] = taken[node] = ir.input_node(node.aval, node.name)
         else:
             given = tuple([final[n] for n in node.inputs])

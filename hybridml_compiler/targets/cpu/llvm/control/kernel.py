@@ -231,7 +231,7 @@ def _emit_shared(
     memory, n, m = given[-1], loop.consts, loop.consts + len(loop.carries)
     results = dict(zip(loop.wanted, given[m + len(loop.xs) : -1], strict=True))
     for k, start in enumerate(given[n:m]):
-        own = results.get(k, at_byte(b, memory, i64(loop.places[0][2 * k])))
+        own = results.get(k, at_byte(b, memory, sizes.value(loop.places[0][2 * k])))
         _start(b, module, loop, k, own, start, sizes, None)
     least, polls = _sharing(loop)
     run = module.globals[f"{name}_ranges"]
@@ -272,12 +272,12 @@ def _emit_loop(
     consts, starts, xs = rest[:n], rest[n:m], rest[m : m + len(loop.xs)]
     results = dict(zip(loop.wanted, rest[m + len(loop.xs) : -1], strict=True))
     offsets, memory = loop.places[0], rest[-1]
-    own = [at_byte(b, memory, i64(offset)) for offset in offsets]
+    own = [at_byte(b, memory, sizes.value(offset)) for offset in offsets]
     c = len(loop.carries)
     ys = [results.get(c + k, own[2 * c + k]) for k in range(len(loop.ys))]
     stride = [size if c + k in results else 0 for k, size in enumerate(loop.ys)]
     part = slot if ranges is None else ranges[0]
-    arena = own[-2] if part is None else at_byte(b, own[-2], b.mul(part, i64(loop.arena_bytes)))
+    arena = own[-2] if part is None else at_byte(b, own[-2], b.mul(part, sizes.value(loop.arena_bytes)))
     steps = _steps(b, loop, sizes)
     body = _Step(b, module, loop.body, callees, f"{name}_body", arena, steps, slot)
     check = _Step(b, module, loop.condition, callees, f"{name}_condition", own[-2], steps) if loop.condition else None
