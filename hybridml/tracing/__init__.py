@@ -2,6 +2,7 @@
 
 decorator.py      `trace`
 function.py       `TracedFunction`: the callable that it makes
+lookup.py         the programs that it has for its calls, by their signatures
 introspection.py  what a traced function shows of itself: the one door to the inspector and the profiler
 reports.py        what it says of itself: warnings, and why it was traced again
 library_function.py  library functions in eager code: their signatures, and a native call for each

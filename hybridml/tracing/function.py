@@ -25,6 +25,7 @@ from ..core.tracebacks import shorten
 from .capture.tracer import current_tracer
 from .casting import configured, twin
 from .introspection import CacheInfo, Introspection
+from .lookup import Lookup
 from .python_state.names import arguments
 from .python_state.promoted_ints import Integers
 from .python_state.rebound import Rebound
@@ -36,7 +37,7 @@ from .run.whole_call import callers
 from .signals import handled_outside
 from .specialize import errors
 from .specialize import retrace_reasons as reasons
-from .specialize.call_leaves import of_call, taking_calls
+from .specialize.call_leaves import taking_calls
 from .specialize.eager_calls import EagerCalls, Patience, Spending
 from .specialize.entry import Entry
 from .specialize.errors import (
@@ -51,7 +52,7 @@ from .specialize.errors import (
 from .specialize.gc_pause import collector_paused
 from .specialize.path_tree import Arrays
 from .specialize.signature import Fields, Signature
-from .specialize.symbolic_shapes import MOST_KNOWN, Families, Sized, StatedFamilies
+from .specialize.symbolic_shapes import Families, Sized, StatedFamilies
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -71,7 +72,7 @@ class Call:
     known: Arrays
 
 
-class TracedFunction(Introspection, Reports, Generic[P, R]):
+class TracedFunction(Introspection, Reports, Lookup, Generic[P, R]):
     """A function that is captured once for each signature and then runs compiled. Made by `hybridml.trace`.
 
     Type checkers see the parameters and the result of the function: ``TracedFunction[[Tensor, float], Tensor]``.
@@ -115,7 +116,6 @@ class TracedFunction(Introspection, Reports, Generic[P, R]):
         self._families = Families() if dynamic and self._backend.takes_sizes else None
         self._integers = Integers()
         self._name = getattr(fn, "__name__", type(fn).__name__)
-        self._entries: dict[Fields, list[Entry]] = {}  # by their signature
         self._last: Entry | None = None
         self._direct: Callable[..., Any] | None = None  # of the entry that a call with plain arguments used last
         self._eager_calls: EagerCalls | None = None
@@ -127,6 +127,7 @@ class TracedFunction(Introspection, Reports, Generic[P, R]):
         self.twins: dict[Any, Any] = {}  # (see casting.py)
         self._states = 0  # programs for calls that find one state of Python and leave another
         self._rebound = Rebound()
+        self._begin_lookup()
         self._begin_reports()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -182,8 +183,11 @@ class TracedFunction(Introspection, Reports, Generic[P, R]):
                         start = time_limit.clock()
                         out, *found = self._compiled_call(entry, structure, leaves)
                         if out is not MISS:
+                            seconds = time_limit.clock() - start
                             if trial is not None:
-                                trial.compiled.append(time_limit.clock() - start)
+                                trial.compiled.append(seconds)
+                            if entry.sized is not None:
+                                self._called(entry, key, seconds)
                             return out
                         known, passed, grown = found
                 if trial is not None and eagerly:
@@ -202,7 +206,7 @@ class TracedFunction(Introspection, Reports, Generic[P, R]):
                 if not self._silent:
                     self._report_eager(f"has {self._most} compiled programs: calls that need another one run eagerly")
                 return self._fn(*args, **kwargs)
-            if self._waits(lambda: self._why(key, given, leaves)):
+            if key not in self._often and self._waits(lambda: self._why(key, given, leaves)):
                 with self._spending.eager_call():
                     return self._fn(*args, **kwargs)
             return self._new(args, kwargs, given, structure, leaves, objects)
@@ -239,32 +243,6 @@ class TracedFunction(Introspection, Reports, Generic[P, R]):
             self._last = entry
             out = entry.run(path, leaves, known)
         return out, known, passed, grown
-
-    def _given(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[Leaves, pytree.Structure, Fields, Fields, list[Any]]:
-        """Leaves of a call, with what is in the places that the function rebinds; its signature, the one by which its
-        programs are known, and the objects that count by identity."""
-        leaves, structure, given, objects = of_call(args, kwargs, self._rebound, self._lock)
-        return leaves, structure, *self._key(given, leaves), objects
-
-    def _key(self, given: Fields, leaves: Leaves) -> tuple[Fields, Fields]:
-        """The signature of a call, and the one by which its programs are known. Ints become positions where no program
-        is for their value."""
-        key = self._integers.key(given)
-        if key in self._entries:
-            return given, key
-        given = self._integers.placed(given, leaves)
-        return given, self._integers.key(given)
-
-    def _other_sizes(self, key: Fields) -> list[Entry]:
-        """The entry with symbolic sizes that takes a new signature, or None."""
-        entry = self._families.entry(Signature.of(key)) if self._families is not None else None
-        if entry is None:
-            return []
-        if len(self._entries) < MOST_KNOWN:
-            self._entries.setdefault(key, []).append(entry)
-        return [entry]
 
     def _fast_call(self, entry: Entry, structure: pytree.Structure, leaves: Leaves) -> Any:
         """The result of a call the short way, or MISS."""
@@ -369,7 +347,8 @@ class TracedFunction(Introspection, Reports, Generic[P, R]):
         """Traces a new path: of the entry that holds for this call (`on`), or of a new one."""
         with self._lock:
             self._since = time_limit.clock()  # of all traces that this call may take
-            given, key = map(Signature.of, self._key(fields, leaves))
+            raw, key_of_call = self._key(fields, leaves)
+            given, key = Signature.of(raw), Signature.of(key_of_call)
             for entry in self._entries.get(key, ()):  # another thread may have been faster
                 if entry.holds(leaves) and not entry.eager:
                     path, known = None, on[1] if on is not None and on[0] is entry else Arrays(_nothing)
@@ -379,15 +358,18 @@ class TracedFunction(Introspection, Reports, Generic[P, R]):
             else:
                 path, known = None, Arrays(_nothing)
                 now = self._integers.seen(given)
-                why = self._why(key, key if now == key else given, leaves) if self._entries else ""
+                often = key_of_call in self._often
+                why = "" if often or not self._entries else self._why(key, key if now == key else given, leaves)
                 more = now.integers - key.integers
                 key = now
-                sized = self._sized(given, key, structure, leaves, objects)
+                sized = None if often else self._sized(given, key, structure, leaves, objects)
                 if sized is not None:
                     what, entry, path, known = sized
                 else:
                     what, entry = [], self._entry(key, objects, leaves)
                     path, known, entry = self._compiled(given, key, entry, structure, leaves, known)
+                if often:
+                    self._note("such calls come often: a program for their sizes alone")
                 if why:
                     names = list(arguments(self._fn, structure))
                     what += [names[k] for k in more if k in entry.integers - entry.pinned]
@@ -479,7 +461,7 @@ class TracedFunction(Introspection, Reports, Generic[P, R]):
                 entries.remove(entry)
             key = self._integers.fix(given, entry.pinned)
             if type(self._families) is Families:
-                self._families.traced(self._integers.place(given, entry.pinned), entry)
+                self._families.traced(self._integers.place(given, entry.pinned))  # as lengths, later
             entries = self._entries.setdefault(key, [])
         if entry not in entries:
             entries.insert(0, entry)
@@ -498,10 +480,6 @@ class TracedFunction(Introspection, Reports, Generic[P, R]):
         if same := self._entries.get(key):
             return reasons.of_state(same[0], leaves)
         return reasons.of_arguments(self._fn, list(map(Signature.of, self._entries)), Signature.of(given))
-
-    def _programs(self) -> int:
-        entries = {id(entry): entry for entries in list(self._entries.values()) for entry in entries}
-        return sum(max(len(entry.paths), 1) for entry in entries.values())
 
     @overload
     def __get__(self, obj: None, owner: type | None = None) -> Self: ...
@@ -534,7 +512,15 @@ class TracedFunction(Introspection, Reports, Generic[P, R]):
     def clear(self) -> None:
         """Forgets every compiled signature (and the tensors they hold)."""
         with self._lock:
-            for kept in (self._entries, self._rebound, self._integers, self._reported, self._families, self.twins):
+            for kept in (
+                self._entries,
+                self._rebound,
+                self._integers,
+                self._reported,
+                self._families,
+                self._often,
+                self.twins,
+            ):
                 if kept is not None:
                     kept.clear()
             self._last = self._direct = self._eager_calls = None

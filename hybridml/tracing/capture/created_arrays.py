@@ -14,7 +14,7 @@ from ...core.proxies.scalar import ScalarProxy
 from ...core.tensor import Tensor
 from . import numpy_rules as numpy_rules  # what is done with such arrays
 from . import waiting_arrays as waiting_arrays  # and with those that wait
-from .loops import step_arrays as step_arrays  # and with parts of them
+from .loops import sized_arrays  # and those of sizes that come with the call
 from .memory import check_written, holds
 from .numbers import sliced as sliced  # and with slices whose ends data decides
 from .program_arrays import ProgramArray, ProgramValue, given_back, has_tensor, is_program, plain
@@ -40,6 +40,8 @@ def _patch(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         first: Any = args[0] if args else None
         if is_program(first) and first.is_argument:
             first._settled()
+        if (sized := sized_arrays.made(tracer, name, args, kwargs)) is not None:
+            return sized
         if (as_array := getattr(type(first), "as_array", None)) is not None:
             return as_array(first, _Made(function, args[1:], kwargs))
         if converts and type(first) is ProgramArray:
@@ -102,7 +104,7 @@ def _model(x: Any) -> Any:
         return type(x)(map(_model, x))
     if not has_tensor(x):
         return plain(x)
-    if type(x) is ProgramArray:
+    if issubclass(type(x), ProgramArray):
         return np.zeros_like(x._array)
     if issubclass(type(x), Tensor):
         return np.zeros(x.shape, x.dtype)

@@ -99,7 +99,7 @@ _WAIT = _named("all amax amin any max mean min prod std sum var")
 _CHOOSE = _named("flatnonzero nonzero unique where")
 _TENSORS = _MOVES | _SUMS | _ANSWERS | _VIEWS
 # Those of parts of arrays in steps of loops: they look at nothing but dtypes and axes.
-OF_STEPS = _SUMS | _ANSWERS | _named("concatenate repeat roll tile where")
+OF_STEPS = _SUMS | _ANSWERS | _named("column_stack concatenate dstack hstack repeat roll stack tile vstack where")
 
 
 def of_ufunc(tracer: Tracer, ufunc: np.ufunc, call: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

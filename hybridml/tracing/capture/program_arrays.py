@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from hybridml_compiler.sizes.dims import is_dim
+from hybridml_compiler.sizes.dims import is_dim, is_symbolic
 from hybridml_compiler.sizes.steps import is_step
 
 from ...core.aliasing import layout
@@ -49,6 +49,7 @@ class ProgramValue(NDArrayOperatorsMixin, Proxy):
 
     is_of_step = False  # a part of an array at a place that a step decides
     is_selected = is_argument = False  # which waits (see waiting_arrays.py)
+    is_array = False  # with memory of its own, or a view of such
 
     if TYPE_CHECKING:  # set by numpy_rules.py, with `__array_function__`
 
@@ -64,6 +65,17 @@ class ProgramValue(NDArrayOperatorsMixin, Proxy):
     def _value(self) -> Tensor:
         """The tensor of the present values, of the array's own dtype."""
         return self._memory.view(self._array)
+
+    @property
+    def _is_ordered(self) -> bool:
+        """Whether it lies in memory in the order of its axes."""
+        return bool(self._array.flags.c_contiguous)
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether it is all of its memory."""
+        memory = self._memory
+        return self.shape == memory.base.shape == memory.owner.shape and self.dtype == memory.base.dtype
 
     def _own(self, what: str) -> Any:
         """NumPy's own array or scalar, whose values are asked for if they are a tensor's."""
@@ -122,6 +134,7 @@ class ProgramArray(ProgramValue):
     """Stand-in of an array."""
 
     __slots__ = ("_waits",)
+    is_array = True
     __hash__ = None  # type: ignore[assignment]
     _kind = _ndarray
 
@@ -132,6 +145,8 @@ class ProgramArray(ProgramValue):
         def _sliced_by_data(self, key: Any) -> Any: ...  # by numbers/sliced.py
         @staticmethod
         def _of_step(tracer: Tracer, t: Tensor) -> Any: ...
+        @staticmethod
+        def _of_size(tracer: Tracer, t: Tensor) -> Any: ...  # by loops/sized_arrays.py
         @staticmethod
         def _selected(tracer: Tracer, waits: Any) -> Any: ...  # by waiting_arrays.py
 
@@ -175,7 +190,7 @@ class ProgramArray(ProgramValue):
     def __getitem__(self, key: Any) -> Any:
         key, memory = with_indices(key), self._memory
         if of_step(memory.tracer, key):
-            return self._in_step(_is_element(key, self.ndim), key)
+            return self._in_step(is_element_key(key, self.ndim), key)
         if any(of_data(k.start) or of_data(k.stop) for k in _parts(key) if type(k) is slice):
             frame = sys._getframe(1)
             waiting = None if is_updated(frame.f_code, frame.f_lasti) else self._sliced_by_data(key)
@@ -183,7 +198,7 @@ class ProgramArray(ProgramValue):
                 return waiting
         places = {id(k) for k in _parts(key) if of_data(k)}
         others = tuple([k for k in _parts(key) if id(k) not in places])
-        if places and _is_basic(others) and not _is_element(key, self.ndim):
+        if places and _is_basic(others) and not is_element_key(key, self.ndim):
             frame = sys._getframe(1)
             if memory.tracer.loops or not is_updated(frame.f_code, frame.f_lasti):  # else a copy does
                 ints = tuple([as_int(memory.tracer, k) if id(k) in places else k for k in _parts(key)])
@@ -196,14 +211,14 @@ class ProgramArray(ProgramValue):
         if not (memory.is_traced or has_tensor(key)):
             return given_back(memory.tracer, self._array[plain(key)], (self,))
         lies = None if has_tensor(key) else self._array[plain(key)]
-        key, is_element = traced_key(memory.tracer, key, self._array), _is_element(key, self.ndim)
+        key, is_element = traced_key(memory.tracer, key, self._array), is_element_key(key, self.ndim)
         found = element_at(memory.tracer, self._value(), key) if is_element else self._value()[key]
         return value_of(memory.tracer, found, scalar=is_element, lies=lies)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         key, memory = with_indices(key), self._memory
         if issubclass(type(value), Tensor):
-            check_written(memory.tracer, value, lambda: self.ndim > 0 and _is_element(key, self.ndim))
+            check_written(memory.tracer, value, lambda: self.ndim > 0 and is_element_key(key, self.ndim))
         shape = () if waits(value) or issubclass(type(value), NumberProxy) else getattr(value, "shape", ())
         if of_step(memory.tracer, key) or any(map(is_step, shape)):
             self._set_in_step(key, value)
@@ -285,6 +300,11 @@ for _name in [name for name in dir(NDArrayOperatorsMixin) if name[:3] == "__i" a
 
 def is_program(value: Any) -> bool:
     return issubclass(type(value), ProgramValue)
+
+
+def has_memory(value: Any) -> bool:
+    """Whether a value is the stand-in of an array that is there: it does not wait, nor does a step decide its place."""
+    return is_program(value) and value.is_array
 
 
 def waits(value: Any) -> bool:
@@ -370,7 +390,9 @@ def value_of(tracer: Tracer, t: Tensor, scalar: bool = False, lies: np.ndarray |
         return ProgramArray._selected(tracer, waiting)
     if any(map(is_step, t.shape)):
         return ProgramArray._of_step(tracer, t)
-    found = np.zeros(tuple(map(int, t.shape)), t.dtype)
+    if is_symbolic(t.shape):
+        return ProgramArray._of_size(tracer, t)
+    found = np.zeros(t.shape, t.dtype)
     if found.ndim > 1:
         found = np.zeros_like(layout(t) if lies is None else lies)  # as its elements lie in eager code
     memory = Memory(tracer, found)
@@ -432,7 +454,7 @@ def _is_basic(key: Any) -> bool:
     )
 
 
-def _is_element(key: Any, ndim: int) -> bool:
+def is_element_key(key: Any, ndim: int) -> bool:
     """Whether a key chooses one element by integers, or numbers of steps, alone: NumPy gives a scalar for that."""
     parts, others = _parts(key), (slice, type(None), type(...))
     return len(parts) == ndim and all(is_dim(k) or not (isinstance(k, others) or np.ndim(k)) for k in parts)

@@ -11,13 +11,15 @@ from weakref import ref
 import numpy as np
 
 from hybridml_compiler.graph import ir
+from hybridml_compiler.sizes.dims import is_symbolic
 
 from ...core.aliasing import layout
 from ...core.tensor import Tensor
+from .loops.sized_arrays import becomes_sized
 from .memory import ArgumentMemory, Memory, SelectedMemory, cast
 from .program_arrays import ProgramArray, ProgramValue, waits
 from .selection import Selection
-from .tracer import Tracer
+from .tracer import Tracer, iterator_of
 
 Refuse = Callable[[str], BaseException]
 
@@ -27,7 +29,7 @@ class SelectedArray(ProgramArray):
     any other. `_waits`: the trace, and the selection."""
 
     __slots__ = ()
-    is_selected = True
+    is_selected, is_array = True, False
     _waits: Any
 
     def __init__(self, tracer: Tracer, waits: Any) -> None:
@@ -89,21 +91,21 @@ def _elements_of(array: Tensor, mask: Tensor) -> np.ndarray:
 
 class ArgumentArray(ProgramArray):
     """Stand-in of an array among the arguments, whose memory is the caller's. Functions of the library take it as the
-    tensor that it is for the program, of any size; what NumPy does with it makes it an array as any other, of its own
-    sizes. `_waits`: the trace, the array, the tensor of it, and what makes the error for what only NumPy can do."""
+    tensor that it is for the program; what NumPy does with it makes it an array as any other. `_waits`: the trace, the
+    array, the tensor of it, and what makes the error for what only NumPy can do."""
 
     __slots__ = ()
-    is_argument = True
+    is_argument, is_array = True, False
 
     def __init__(self, tracer: Tracer, given: np.ndarray, t: Callable[[], Tensor], refuse: Refuse) -> None:
         object.__setattr__(self, "_waits", (tracer, given, t, refuse))
 
-    def _settled(self) -> Memory:
+    def _settled(self) -> Any:
         """The memory of the array."""
         if type(self) is not ProgramArray:
             tracer, given, t, refuse = self._waits
-            for size in t().shape:
-                int(size)  # one that comes with the call is that of this one from now on
+            if is_symbolic(t().shape):
+                return becomes_sized(self, tracer, t())
             memory = ArgumentMemory(tracer, t(), given, refuse)
             array = memory.base.view()
             array.flags.writeable = given.flags.writeable
@@ -134,15 +136,29 @@ class ArgumentArray(ProgramArray):
 
     def __iter__(self) -> Iterator[Any]:
         self._settled()
-        return ProgramArray.__iter__(self)
+        return iterator_of(self) or map(self.__getitem__, range(len(self)))
+
+
+def _when_settled(name: str) -> Callable[..., Any]:
+    """A method that looks at the array: that of what it is then."""
+
+    def method(self: ArgumentArray, *args: Any) -> Any:
+        self._settled()
+        return getattr(type(self), name)(self, *args)
+
+    return method
+
+
+for _name in ("__array__", "__getattr__", "__getitem__", "__setitem__", "_one", "_own"):
+    setattr(ArgumentArray, _name, _when_settled(_name))
 
 
 def argument_of(x: ProgramValue) -> Tensor | None:
     """The tensor of the array among the arguments that a stand-in is; None of any other."""
     if x.is_argument:
         return x._value()
-    memory = x._memory
-    return memory.argument if type(memory) is ArgumentMemory and memory.given() is x else None
+    memory: Any = x._memory
+    return memory.argument if memory.is_given and memory.given() is x else None
 
 
 def becomes(x: ProgramArray, memory: Memory, array: np.ndarray) -> None:

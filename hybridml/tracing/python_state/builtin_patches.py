@@ -35,6 +35,7 @@ from hybridml_compiler.sizes.dims import is_dim, steps_of
 from ...core.proxies.base import NumberProxy, Proxy
 from ...core.proxies.integer import IntProxy
 from ...core.proxies.scalar import ScalarProxy
+from ...core.tensor import Tensor
 from ..bytecode import called_with_dtype
 from ..capture import created_arrays, python_math
 from ..capture.loops.one_memory import WHICH, root_of
@@ -43,7 +44,7 @@ from ..capture.numbers import complex_numbers, perhaps
 from ..capture.numbers import whole_numbers as whole_numbers  # what `int`, `round` and `math.floor` make of numbers
 from ..capture.numbers.lengths import length_of
 from ..capture.numbers.stored_ints import INTS
-from ..capture.program_arrays import is_program, value_of
+from ..capture.program_arrays import is_program, value_of, waits
 from ..capture.traced_tensor import Traced
 from ..capture.tracer import Tracer, current_tracer, top_tracer
 from ..rolling.lists.of_data import DataList
@@ -280,10 +281,14 @@ def _is_number(x: Any, in_step: bool, dtype: Any) -> bool:
 
 
 def _len(*args: Any) -> Any:
-    """`len`: a list that grows where data decides has an int of the program for a length, and so have selections."""
+    """`len`: a list that grows where data decides has an int of the program for a length, and so have selections; that
+    of an array may come with the call."""
     found = None
     if len(args) == 1:
-        found = args[0].count if type(args[0]) is DataList else length_of(args[0])
+        of = args[0]
+        found = of.count if type(of) is DataList else length_of(of)
+        if found is None and (issubclass(type(of), Tensor) or is_program(of)) and not waits(of) and of.ndim:
+            found = of.shape[0]
     return len(*args) if found is None else found
 
 

@@ -10,7 +10,7 @@ from ...core.tensor import Tensor
 from ..capture.loops.one_memory import WHICH, memory_of, root_of
 from ..capture.loops.step_tensors import is_part
 from ..capture.numbers.perhaps import may_be_number
-from ..capture.program_arrays import ProgramArray
+from ..capture.program_arrays import has_memory
 from ..specialize.errors import StepByStep
 from .carries import is_new_array
 from .lists.grown import Grown, leaves_of
@@ -37,7 +37,7 @@ def mark(loop: Any, variables: Mapping[str, Any]) -> None:
             loop.tracer.marked.choose(t, [root_of(starts.get(id(x), x)) for x in others])
     for name in loop.carries.keys() & variables.keys():
         others = {name} if not loop.has_steps() else set()
-        for other in others | loop.arrays_before.get(name, set()):
+        for other in filter(None, others | loop.arrays_before.get(name, set())):
             groups = _joined(groups, ({name}, [loop.carries[other].start]))
     for names, before in groups:
         found = [tensor_of(variables[name]) for name in sorted(names) if name in variables]
@@ -50,7 +50,7 @@ def mark(loop: Any, variables: Mapping[str, Any]) -> None:
 def mark_items(loop: Any, grown: Grown, variables: Mapping[str, Any]) -> None:
     """The same for the items that the last step may have appended to a list."""
     items = grown.target[len(grown.target) - len(grown.items) :]
-    if all(any(type(x) is ProgramArray or is_part(x) for x in found) for found in (grown.leaves, variables.values())):
+    if all(any(has_memory(x) or is_part(x) for x in found) for found in (grown.leaves, variables.values())):
         loop.refuse("a list gets an array that may be a variable's")
     items = [leaf for item in items for leaf in leaves_of(item)]
     found = [t for t in (*items, *variables.values()) if issubclass(type(t), Tensor)]
@@ -130,7 +130,7 @@ def _joined(
 
 def check_new_arrays(loop: Any) -> None:
     """Refuses NumPy arrays that go on where one may be in the memory of another, or of what was there before."""
-    arrays = {n: c for n, c in loop.carries.items() if c.kind == "array" and type(c.start) is ProgramArray}
+    arrays = {n: c for n, c in loop.carries.items() if c.kind == "array" and has_memory(c.start)}
     updated = {memory_of(t) for t in loop.states}
     for name, carry in arrays.items():
         given, start = carry.shown._memory.tensor, carry.start._memory.tensor
@@ -141,11 +141,11 @@ def check_new_arrays(loop: Any) -> None:
             loop.refuse(f"{name} may be an array that something else is")
     for objects in (loop.after, *(exit.objects for exit in loop.exits)) if arrays else ():
         found = [objects.get(n) for n in {*loop.loop.carried, *loop.loop.after}]
-        ends = {n: x for n in arrays if type(x := objects.get(n)) is ProgramArray}
+        ends = {n: x for n in arrays if has_memory(x := objects.get(n))}
         before = {n: next((m for m, c in arrays.items() if c.shown is x), None) for n, x in ends.items()}
         for name, of in before.items():
-            loop.arrays_before.setdefault(name, set()).update([] if of is None else [of])
+            loop.arrays_before.setdefault(name, set()).add(of)
         left = [c.shown for m, c in arrays.items() if m not in before.values()]
-        memories = [id(x._memory) for x in (*found, *left) if type(x) is ProgramArray]
+        memories = [id(x._memory) for x in (*found, *left) if has_memory(x)]
         if len({*memories}) < len(memories) or not all(is_new_array(x) for n, x in ends.items() if before[n] is None):
             loop.refuse("arrays that go on may be views, or the same ones")

@@ -33,7 +33,7 @@ from ..capture.loops.one_memory import WHICH
 from ..capture.loops.step_tensors import is_part
 from ..capture.loops.taken import raises_in_vain
 from ..capture.numbers.perhaps import may_be_number
-from ..capture.program_arrays import ProgramArray, has_tensor, is_over
+from ..capture.program_arrays import has_memory, has_tensor, is_over
 from ..capture.subgraphs import enter, fresh, leave, snapshot, written_around
 from ..capture.tracer import Frame, Tracer
 from ..specialize.errors import StepByStep
@@ -91,7 +91,7 @@ class Capture(Questions):
         self.made, self.there = set[ir.Node](), set[ir.Node]()
         self.separate, self.two_sided = set[int](), set[int]()
         self.sides, self.at_once = {}, set[tuple[bool, ...]]()
-        self.arrays_before: dict[str, set[str]] = {}  # whose array of NumPy's a variable is after a step
+        self.arrays_before: dict[str, set[str | None]] = {}  # whose array a variable is after a step: None of a new one
         self.taken: dict[str, Tensor | None] = {}  # variables whose memory is its own; None of such as are not yet
         self.of_floats = set[ir.Node]()
         self.origins: dict[str, list[Tensor]] = {}  # of variables: what they may be views of after a step, or are
@@ -137,7 +137,7 @@ class Capture(Questions):
             self.held = self._held()
             self.grown = lists_of(self, variables)
         self.begin_run()
-        self.appended = {}
+        self.appended, self.instructions = {}, 0
         self._forget()
         if not self.branches and not self.answers:
             self.begin_round()
@@ -370,10 +370,10 @@ class Capture(Questions):
     def _items(self, region: Frame) -> list[Tensor]:
         """The tensors that the step appends to lists."""
         found = []
-        arrays = [id(c.shown._memory) for c in self.carries.values() if type(c.shown) is ProgramArray]
+        arrays = [id(c.shown._memory) for c in self.carries.values() if has_memory(c.shown)]
         for grown in self.grown:
             values = grown.values(region)
-            arrays += [id(x._memory) for x in grown.leaves if type(x) is ProgramArray]
+            arrays += [id(x._memory) for x in grown.leaves if has_memory(x)]
             if values is None or len({*arrays}) < len(arrays):
                 refuse_lists(self, "a list gets an item that may be changed later", [grown])
             if any(may_be_number(self.tracer, t._array) for t in values):

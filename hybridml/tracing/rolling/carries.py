@@ -22,7 +22,7 @@ from ...core.tensor import Tensor, aval_of
 from ..capture.loops.step_tensors import is_part, part
 from ..capture.memory import element
 from ..capture.numbers.perhaps import may_be_number
-from ..capture.program_arrays import ProgramArray, ProgramScalar, is_program, value_of
+from ..capture.program_arrays import ProgramArray, ProgramScalar, has_memory, is_program, value_of
 from ..capture.traced_tensor import Traced
 from ..capture.tracer import Tracer, top_tracer
 from .held import CONSTANTS
@@ -66,7 +66,7 @@ def carry_of(
     kind = kind_of_number(start)
     if kind is not None and kind_of_number(end) == kind and is_double(start) is is_double(end):
         return Carry(kind, start, is_double=is_double(end))
-    if type(start) is ProgramArray and _is_tensor_like(end, start) and may_be_either(end):
+    if has_memory(start) and _is_tensor_like(end, start) and may_be_either(end):
         return Carry("tensor", tracer.wrap(start._value()._array), number=np.ndarray)
     t, number = tensor_in(end), number_of(start)
     if (
@@ -99,10 +99,10 @@ def _may_be_numbers(tracer: Tracer | None, *values: Any) -> bool:
 
 def _are_arrays(a: Any, b: Any) -> bool:
     """Whether two values are arrays of one type that lie in memory in the order of their axes, or scalars."""
-    if type(a) is not type(b) or type(a) not in (ProgramArray, ProgramScalar):
+    if type(a) is not type(b) or not (has_memory(a) or type(a) is ProgramScalar):
         return False
     alike = a.shape == b.shape and a.dtype == b.dtype
-    return alike and all(x._array.flags.c_contiguous for x in (a, b))
+    return alike and a._is_ordered and b._is_ordered
 
 
 def _is_tensor_like(value: Any, array: ProgramArray) -> bool:
@@ -115,8 +115,7 @@ def _is_tensor_like(value: Any, array: ProgramArray) -> bool:
 def is_new_array(value: Any) -> bool:
     """Whether an array is the whole of memory that the present step has made."""
     memory = value._memory
-    whole = value._array.shape == memory.base.shape == memory.owner.shape and value.dtype == memory.base.dtype
-    return whole and bool(memory.depth == len(memory.tracer.frames))
+    return bool(value._is_whole and memory.depth == len(memory.tracer.frames))
 
 
 def single_of(tracer: Tracer, start: Any, end: Any) -> Carry | None:

@@ -38,7 +38,7 @@ class Zip(zip):
 
 def numbers(args: tuple[Any, ...]) -> Elements | None:
     """The elements of `range(*args)`, for ints and numbers of steps; None for any other."""
-    if not 1 <= len(args) <= 3 or not all(type(a) is int or is_step(a) for a in args):
+    if not 1 <= len(args) <= 3 or not all(type(a) is int or is_dim(a) for a in args):
         return None
     start, stop, by = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
     if type(by) is not int or not by:
@@ -87,4 +87,6 @@ def _count(start: Size, stop: Size, by: int) -> Size:
         return (between + abs(by) - 1) // abs(by)
     if most is not None and most >= 0:
         return 0
-    raise Undecided(f"whether there are numbers from {start} to {stop}", between)
+    if is_step(between):
+        raise Undecided(f"whether there are numbers from {start} to {stop}", between)
+    return (between + abs(by) - 1) // abs(by) if between > 0 else 0

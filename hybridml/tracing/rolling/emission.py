@@ -67,7 +67,7 @@ class RolledLoop(Capture):
                 state._node = value._node
             stamp(state)
         last = {
-            name: self._after(name, c, t) if may_change(self, k, c) else self.before[name]
+            name: self._after(name, c, t) if may_change(self, k, name, c) else self.before[name]
             for k, ((name, c), t) in enumerate(zip(carried.items(), results, strict=False))
             if c.kind != "type"
         }

@@ -15,6 +15,7 @@ from hybridml_compiler.graph import ir
 from hybridml_compiler.sizes.dims import bounds, is_dim
 from hybridml_compiler.sizes.steps import is_step
 
+from ...core.proxies.integer import IntProxy
 from ..capture.numbers.lengths import elements_of_data
 from ..capture.tracer import Tracer
 from ..specialize.errors import StepByStep
@@ -42,7 +43,7 @@ class Rolling:
     def range(self, frame: FrameType, args: tuple[Any, ...], parallel: bool = False) -> Any:
         if 1 <= len(args) <= 3 and (steps := steps_of_data(self.tracer, frame, args, parallel)) is not None:
             return steps
-        return range_of(self.tracer, frame, args, parallel)
+        return range_of(self.tracer, frame, tuple([int(a) if type(a) is IntProxy else a for a in args]), parallel)
 
     def iterator(self, frame: FrameType, value: Any) -> Any:
         """The iterator for a loop over an array; None where Python goes on alone."""

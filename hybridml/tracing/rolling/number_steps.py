@@ -21,6 +21,9 @@ from .steps import FEWEST, FEWEST_IN_PART, Counted, parts, stage
 from .watching import watched
 from .while_loops import While
 
+# Of one step: answers that no data gives may lead Python to numbers for which a `while` in it has no end. 0.5 s.
+_MOST_INSTRUCTIONS = 1 << 18
+
 
 class NumberLoops:
     """The loops of one trace that are ended by numbers, while they run."""
@@ -47,11 +50,15 @@ class NumberLoops:
                     continue
                 for offset in (*ends, loop.begin):
                     self.at[code].setdefault(offset, []).append(loop)
-        with watched([code for code, loops in self.at.items() if loops], self.told) as self.watch:
+        with watched([code for code in self.at if number_loops(code)], self.told) as self.watch:
             yield
 
     def told(self, frame: FrameType, offset: int) -> None:
         """Ends and begins steps at an instruction that is about to run."""
+        for loop in self.tracer.loops[-1:]:
+            loop.instructions += 1
+            if loop.instructions > _MOST_INSTRUCTIONS:
+                loop.refuse("it may have a step that does not end")
         now = next((loop for loop in reversed(self.tracer.loops) if loop.frame is frame), None)
         if now is not None and top_tracer() is self.tracer:
             now.arrives(offset)

@@ -157,9 +157,11 @@ def _asked(loop: Any, name: str, carry: Carry, t: Tensor, known: Perhaps) -> Any
     return computed_int(tracer, number) if known.number is int else number
 
 
-def may_change(loop: Any, k: int, carry: Carry) -> bool:
-    """Whether a step may change a carry; of a tensor it does, as far as anybody knows."""
+def may_change(loop: Any, k: int, name: str, carry: Carry) -> bool:
+    """Whether a step may change a carry; of a tensor it does, as far as anybody knows, and a copy is another array."""
     given = carry.given
+    if None in loop.arrays_before.get(name, ()) and loop.has_steps():
+        return True
     return carry.kind == "tensor" or given is None or any(b.values[k]._array is not given._array for b in _ways(loop))
 
 

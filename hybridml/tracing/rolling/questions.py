@@ -158,6 +158,7 @@ class Questions(Joins):
     region: Frame
     grown: list[Grown]
     out: Exit | None = None  # by which Python leaves the loop, once it is in the program
+    instructions = 0  # of Python's that the present step has run, as far as they are watched
 
     def refuse(self, why: str) -> NoReturn:
         raise NotImplementedError

@@ -8,12 +8,12 @@ from typing import Any
 
 from ...core.tensor import Tensor, like
 from ..capture.loops.one_memory import memory_of, root_of
-from ..capture.program_arrays import ProgramArray, value_of
+from ..capture.program_arrays import has_memory, value_of
 
 
 def tensor_of(value: Any) -> Any:
     """The tensor that an array of NumPy's is; anything else itself."""
-    return value._memory.tensor if type(value) is ProgramArray else value
+    return value._memory.tensor if has_memory(value) else value
 
 
 def refuse_update(loop: Any, names: Iterable[str], always: bool = False) -> None:
@@ -44,7 +44,7 @@ def take_over(loop: Any, written: list[Tensor]) -> bool:
     for name, t in found.items():
         start, end = loop.before[name], loop.after[name]
         copy = like(t, t._array, None)
-        loop.before[name] = start = value_of(loop.tracer, copy) if type(start) is ProgramArray else copy
+        loop.before[name] = start = value_of(loop.tracer, copy) if has_memory(start) else copy
         carry = loop.carry_of(name, start, end)
         if carry is None:
             refuse_update(loop, [name], always=True)
@@ -81,7 +81,7 @@ def _is_own(tracer: Any, t: Tensor) -> bool:
 def check_taken(loop: Any, memory: Mapping[str, Any]) -> None:
     """Refuses what would be in the memory of a variable that the next step updates in place."""
     memories, items = [*memory.values()], {memory_of(t) for t in loop.items}
-    items |= {id(x._memory) for grown in loop.grown for x in grown.leaves if type(x) is ProgramArray}
+    items |= {id(x._memory) for grown in loop.grown for x in grown.leaves if has_memory(x)}
     for name in loop.taken:
         end = memory.get(name, id(getattr(loop.after.get(name), "_memory", None)))
         if memories.count(end) > 1 or end in items:

@@ -2,6 +2,7 @@
 
 program.py        a captured graph as a differentiable function of arrays
 compiled_path.py  what a path ends in: its program, what that writes back, what it returns
+array_results.py  arrays that a call returns, in the memory that it has made
 backend.py        how graphs are run, and on which devices
 inlined.py        a program inside of `vmap`: its operations one by one
 placed.py         programs of a device other than the CPU

@@ -30,7 +30,7 @@ from ...core.tensor import Tensor, adopt, place_of
 from ..capture.memory import RETURNED
 from ..capture.memory_order import Order, as_seen, in_memory
 from ..capture.numbers.stored_ints import INTS
-from ..capture.program_arrays import ProgramScalar, is_program
+from ..capture.program_arrays import is_program
 from ..capture.selection import settle_shared
 from ..capture.texts import parts_of
 from ..capture.traced_tensor import is_number
@@ -41,6 +41,7 @@ from ..specialize.errors import CheckFailed, StepByStep, Untraceable
 from ..specialize.held_gradient import held_gradient
 from ..specialize.held_gradient import parts_of as parts_of_sparse
 from ..specialize.path_tree import PathEnd
+from .array_results import placed, steps_of_view
 from .backend import Backend
 from .program import Program, dense
 from .random_draws import Draw, blocks_between
@@ -86,31 +87,6 @@ class View:
     def is_sized(self) -> bool:
         """Whether a size comes with the call."""
         return any(has_dims(v) for _, params in self.steps for v in params.values())
-
-
-@record
-class Placed:
-    """Place of an array that is returned, in the memory that a call has made for it; or that it is a scalar."""
-
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    start: int  # in bytes
-    is_scalar: bool
-    dtype: np.dtype  # of a part of complex numbers it is not that of the memory
-
-    @staticmethod
-    def of(value: Any) -> Placed:
-        array, owner = value._array, value._memory.owner
-        start = array.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
-        return Placed(array.shape, array.strides, start, type(value) is ProgramScalar, array.dtype)
-
-    def of_memory(self, block: np.ndarray) -> Any:
-        """The array, or scalar, in a block of C order."""
-        if self.is_scalar:
-            return block.reshape(-1)[0]
-        if (self.shape, self.strides, self.dtype) == (block.shape, block.strides, block.dtype):
-            return block
-        return np.ndarray(self.shape, self.dtype, block, self.start, self.strides)
 
 
 @record
@@ -224,11 +200,11 @@ class CompiledPath(PathEnd):
         if is_program(leaf):
             if leaf._memory.is_given:
                 leaf._memory.settle(RETURNED)
-            t = leaf._memory.whole()
+            t, place = placed(leaf)
             if id(t) not in seen:
                 seen[id(t)] = len(outputs)
                 outputs.append(t)
-            return Result("array", seen[id(t)], Placed.of(leaf))
+            return Result("array", seen[id(t)], place)
         if isinstance(leaf, _ndarray) and id(leaf) in tracer.shadows:
             return Result("value", -1, leaf)
         if isinstance(leaf, _LAZY):
@@ -247,7 +223,7 @@ class CompiledPath(PathEnd):
         for k, source in enumerate(tracer.inputs if not t.is_double else ()):  # a float is given, NumPy's is returned
             if source.shadow is t and source.real is not None and source.kind != "scalar":
                 return Result("input", k, isinstance(source.real, _ndarray) and type(given) is not ArrayProxy)
-        base, steps = _steps(t)
+        base, steps = steps_of_view(t)
         if steps:
             of = next((k for k, i in enumerate(tracer.inputs) if i.shadow is base and i.real is not None), None)
             if of is not None or id(base) in shared:
@@ -434,21 +410,12 @@ def _plain_keys(s: pytree.Structure) -> pytree.Structure:
     return s._replace(keys=keys, children=tuple(map(_plain_keys, s.children)))
 
 
-def _steps(t: Tensor) -> tuple[Tensor, tuple[tuple[Any, dict[str, Any]], ...]]:
-    """The tensor that `t` is in the end a view of, and the operations that make the view."""
-    steps: list[tuple[Any, dict[str, Any]]] = []
-    while (view := aliasing.origin_of(t)) is not None:
-        t, op, params = view
-        steps.append((op, params))
-    return t, tuple(reversed(steps))
-
-
 def _shared_bases(tracer: Tracer, leaves: Sequence[Any]) -> set[int]:
     """Ids of the base arrays that several results are views of."""
     found: dict[int, set[int]] = {}
     for leaf in leaves:
         if issubclass(type(leaf), tracer.cls):
-            found.setdefault(id(_steps(leaf)[0]), set()).add(id(leaf))
+            found.setdefault(id(steps_of_view(leaf)[0]), set()).add(id(leaf))
     return {base for base, several in found.items() if len(several) > 1}
 
 

@@ -7,6 +7,7 @@ path_tree.py         the tree: values that Python asks for, and the segments of 
 parts.py             rows of arrays, which segments are given as arrays
 eager_calls.py       calls that run eagerly, known by a look at their arguments
 symbolic_shapes.py   dimensions that calls have seen with a second size
+often.py             calls of one size that a program for any size has taken
 retrace_reasons.py   why a call is traced again, in one line
 held_gradient.py     the `.grad` from before a call
 results.py           what each call can give

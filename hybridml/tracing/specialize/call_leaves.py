@@ -135,3 +135,11 @@ def _of_array(tracer: Tracer, k: int, array: np.ndarray, label: str) -> Any:
     if holds(array) and is_dense(array):
         return ArgumentArray(tracer, array, lift, refuse)
     return ArrayProxy(array, lift, refuse)
+
+
+def begin_turned(shadows: Sequence[Any]) -> None:
+    """Makes the stand-ins of arrays whose axes lie in another order views of their memory now: one that the step of a
+    loop made would be the loop's."""
+    for x in shadows:
+        if type(x) is ArgumentArray and not x._waits[1].flags.c_contiguous:
+            x._settled()

@@ -58,7 +58,7 @@ from ..run.compiled_path import (
     real_of,
 )
 from ..run.program import dense
-from .call_leaves import shadow, shares_any
+from .call_leaves import begin_turned, shadow, shares_any
 from .eager_calls import MANY_SEGMENTS, Patience, Trial, in_time
 from .errors import CheckFailed, Filled, NotGeneralizable, RunEagerly, StepByStep, TraceFailed, Untraceable, refused
 from .held_gradient import form_of, held_gradient
@@ -274,6 +274,7 @@ class Entry:
         def trace() -> CompiledPath:
             try:
                 with hidden:
+                    begin_turned(shadows)
                     stand_ins = placed(moving, self.watch), in_place(self.places, more[0] if more else {}, self.watch)
                     with seen_as(), seen_in(tracer, proxies), stand_ins[0], stand_ins[1], put_in_place as made:
                         recorders.extend(made)
@@ -288,7 +289,8 @@ class Entry:
                             raise NotGeneralizable(why="it changes or keeps a container of numbers that are inputs")
                 self._check_arguments((args, kwargs, *more), structure, shadows, hidden)
             except BaseException as error:
-                if isinstance(error, StepByStep | Undecided) or (tracer.loops and not isinstance(error, RunEagerly)):
+                given_up = isinstance(error, RunEagerly | NotGeneralizable)
+                if isinstance(error, StepByStep | Undecided) or (tracer.loops and not given_up):
                     self._effects(hidden)
                     set_back(hidden, tracer.name)
                     if isinstance(error, StepByStep):
@@ -313,7 +315,7 @@ class Entry:
                     end(None, INTERPRET).run(leaves, found)
                 else:
                     self._effects(hidden)
-                    if isinstance(error, RunEagerly | Untraceable | CheckFailed):
+                    if given_up or isinstance(error, Untraceable | CheckFailed):
                         set_back(hidden, tracer.name)
                 raise
             return end(result, self.backend)

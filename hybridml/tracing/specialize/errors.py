@@ -140,11 +140,13 @@ class Filled(BaseException):
         self.containers = containers
 
 
-class NotGeneralizable(Exception):
-    """A trace with symbols that is not right for the call at hand, or for no other sizes: nothing has been done yet."""
+class NotGeneralizable(BaseException):
+    """A trace with symbols that is not right for the call at hand, or for no other sizes: nothing has been done yet.
+    `fixed`: guards that leave symbols one value, by their names; `what`: what asks for that. Not for the `except` of a
+    user."""
 
-    def __init__(self, fixed: Mapping[str, Any] | None = None, why: str = "") -> None:
-        self.fixed, self.why = dict(fixed or {}), why
+    def __init__(self, fixed: Mapping[str, Any] | None = None, why: str = "", what: str = "a number") -> None:
+        self.fixed, self.why, self.what = dict(fixed or {}), why, what
 
 
 class TraceFailed(BaseException):

@@ -3,7 +3,7 @@
 Calls whose arguments differ in nothing but sizes are a *family*. The first one is compiled for its sizes. A dimension
 that then comes with another size is symbolic in the program that is traced next, which takes every call that holds to
 its guards (see `hybridml_compiler.sizes`); dimensions that were equal in every call share one symbol. Sizes 0 and 1 are
-never symbolic. Where the function has asked for a number, as `range(n)` does, the dimension stays what it is: each of
+never symbolic. Where the function has asked for a number, as `np.eye(n)` does, the dimension stays what it is: each of
 its sizes is compiled for itself.
 """
 
@@ -161,14 +161,14 @@ class Families:
         of_leaves = {leaf: tuple([next(rest) for _ in shape]) for leaf, shape in shapes.items()}
         return Pattern(of_leaves, {n: tuple(found) for n, found in places.items()}, tuple(flat), key.positions)
 
-    def traced(self, key: Signature, entry: Any) -> None:
-        """Notes that calls of this signature have a program now."""
+    def traced(self, key: Signature, entry: Any = None) -> None:
+        """Notes that calls of this signature have a program now; without an entry, that there have been such calls."""
         name, shapes = key.without_sizes(), key.shapes
         family = self._families.setdefault(name, Family())
         sizes = _flat(shapes)
         if sizes not in family.seen:
             family.seen.append(sizes)
-        if entry.sized is not None and entry not in family.entries:
+        if entry is not None and entry.sized is not None and entry not in family.entries:
             family.entries.insert(0, entry)
 
     def refuse(self, key: Signature, pattern: Pattern, refused: NotGeneralizable, names: Iterable[str]) -> list[str]:
@@ -185,7 +185,7 @@ class Families:
                 lines.append(f"the {what} is {sizes[places[0]]} in a program of its own: compared at {guard.where}")
             elif guard is not None or not refused.fixed:
                 family.fixed.update(dict.fromkeys(places, guard.where if guard is not None else ""))
-                asked = f"a number is asked for at {guard.where}" if guard is not None else refused.why
+                asked = f"{refused.what} is asked for at {guard.where}" if guard is not None else refused.why
                 lines.append(f"the {what} stays as it is: {asked}")
         return lines
 

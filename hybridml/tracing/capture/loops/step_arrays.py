@@ -33,8 +33,8 @@ class StepMemory:
     is_given = False
     base = None
 
-    def __init__(self, tracer: Tracer) -> None:
-        self.tracer = tracer
+    def __init__(self, tracer: Tracer, view: Tensor) -> None:
+        self.tracer, self.tensor = tracer, view
 
     def becomes_traced(self) -> bool:
         return True
@@ -47,13 +47,16 @@ class StepMemory:
 class StepArray(ProgramArray):
     """Such a part. `_view`: the tensor, which is a view of the array's."""
 
-    __slots__ = ("_view",)
-    _view: Tensor
-    is_of_step = True
+    __slots__ = ()
+    is_of_step, is_array = True, False
 
     def __init__(self, tracer: Tracer, view: Tensor) -> None:
-        object.__setattr__(self, "_memory", StepMemory(tracer))
-        object.__setattr__(self, "_view", view)
+        object.__setattr__(self, "_memory", StepMemory(tracer, view))
+
+    @property
+    def _view(self) -> Tensor:
+        found: Any = self._memory
+        return found.tensor
 
     @property
     def _array(self) -> NoReturn:  # type: ignore[override]
@@ -148,7 +151,8 @@ def _of_steps(array: ProgramArray) -> Tensor:
     """The array as a tensor, which steps of a loop read and update."""
     if not array._memory.becomes_traced():
         raise Undecided(f"an array of {array.dtype.name}, which is NumPy's,")
-    if array.dtype != array._memory.base.dtype:
+    base: Any = array._memory.base
+    if base is not None and array.dtype != base.dtype:
         raise Undecided("a part of complex numbers")
     return array._value()
 

@@ -19,7 +19,7 @@ from ....core.proxies.base import NumberProxy
 from ....core.tensor import Tensor
 from ..memory import OF_SCALARS, element, is_element
 from ..numpy_rules import of_function, of_ufunc
-from ..program_arrays import ProgramArray, ProgramScalar, ProgramValue, value_of, waits
+from ..program_arrays import ProgramArray, ProgramScalar, ProgramValue, has_memory, value_of, waits
 from ..traced_tensor import Traced
 from ..tracer import Tracer, iterator_of, top_tracer
 
@@ -120,7 +120,7 @@ def _shown(given: Any, result: Any) -> Any:
     tracer = top_tracer()
     if tracer is None:  # another interpreter has made it
         return result
-    beside_array = waits(result) or any(type(x) is ProgramArray for x in _in(given))
+    beside_array = waits(result) or any(map(has_memory, _in(given)))
     if result.dtype.kind != "f" or (beside_array and result.ndim):
         return value_of(tracer, result, scalar=not result.ndim)
     return part(tracer, result) if result.ndim else element(tracer, result)

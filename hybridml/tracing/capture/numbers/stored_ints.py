@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.sizes.dims import at_most
 
+from ....core.context import current_interpreter
 from ....core.proxies.integer import IntProxy
 from ....core.tensor import Tensor
 from ..loops.taken import fails_where
@@ -41,5 +43,10 @@ def of_size(size: Any, dtype: np.dtype) -> Tensor | None:
     are too small for it, or have no sign."""
     if dtype.kind not in "if" or dtype.itemsize < 4:
         return None
+    if dtype.kind == "i" and dtype.itemsize < 8:
+        least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
+        if not (at_most(least, size) and at_most(size, most)):
+            t: Any = OPS["full"].fn(shape=(), value=size, dtype=np.dtype(np.int64))
+            fails_where(current_interpreter(), OPS["logical_or"].fn(t < least, t > most))
     found: Tensor = OPS["full"].fn(shape=(), value=size, dtype=dtype)
     return found

@@ -14,7 +14,7 @@ from ....core.proxies.scalar import ScalarProxy
 from ....core.tensor import Tensor, aval_of
 from ...capture.loops.one_memory import root_of
 from ...capture.loops.step_tensors import is_part
-from ...capture.program_arrays import ProgramArray, ProgramScalar, is_program, value_of
+from ...capture.program_arrays import ProgramScalar, has_memory, is_program, value_of
 from ...capture.tracer import Frame, Tracer
 from ..carries import are_one, computed_int, is_new_array, is_numpy_scalar, scalar_of
 from ..held import CONSTANTS
@@ -49,7 +49,7 @@ class Grown:
         for item in self.leaves:
             if type(item) in _NUMBERS:
                 found.append(_tensor(item))
-            elif type(item) is ProgramScalar or (type(item) is ProgramArray and is_new_array(item)):
+            elif type(item) is ProgramScalar or (has_memory(item) and is_new_array(item)):
                 found.append(item._memory.tracer.wrap(item._value()._array))
             elif issubclass(type(item), Tensor):
                 if not is_new(item, region) or (is_part(item) and steps_of(*item.shape)):
