@@ -353,7 +353,7 @@ def test_what_cannot_be_read_or_run_is_told_in_a_line(tmp_path: Path, capsys: py
             __main__.main(["study", "--from", str(tmp_path / name)])
     with pytest.raises(SystemExit, match="there is no interpreter nowhere"):
         __main__.main(["study", "--python", "nowhere"])
-    for option in ("--rounds", "--seconds", "--threads"):
+    for option in ("--rounds", "--seconds", "--patience", "--threads"):
         with pytest.raises(SystemExit):
             __main__.main(["study", option, "0"])
         assert "0 is not above zero" in capsys.readouterr().err

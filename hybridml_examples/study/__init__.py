@@ -4,7 +4,7 @@ networks.py      the table: sizes, optimizers, axes of growth
 candidates.py    who runs them, and what an interpreter has
 in_one_text.py   hybridml and PyTorch, whose programs are one text
 in_jax.py        JAX: steps, inference
-jax_networks.py  networks and losses as JAX functions
+jax_networks/    networks and losses as JAX functions
 timing.py        calls, memory and requests in a worker
 worker.py        a worker: one candidate in its process
 process.py       the parent's side of a worker
@@ -49,6 +49,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--peers", type=_names, metavar="A,B", help="of torch, torch.compile, jax (default: those that are installed)")
     add("--rounds", type=_positive(int), help="in which all candidates are timed in turns (default 5; quick 2)")
     add("--seconds", type=_positive(float), help="timed of each candidate in a round (default 0.5; quick 0.15)")
+    add(
+        "--patience", type=_positive(float), metavar="SECONDS",
+        help="that an answer of a candidate may take, as its first steps; later it has none (default 900; quick 60)",
+    )  # fmt: skip
     add("--threads", type=_positive(int), default=2, help="of every candidate (default 2)")
     add(
         "--python",

@@ -70,7 +70,8 @@ def plan_of(options: argparse.Namespace) -> Plan:
         found = [who for who in found if who not in SLOW_TO_START]
     rounds = options.rounds or (2 if options.quick else 5)
     seconds = options.seconds or (0.15 if options.quick else 0.5)
-    return Plan(found, options.threads, rounds, seconds, 60.0 if options.quick else 900.0, options.python)
+    patience = options.patience or (60.0 if options.quick else 900.0)
+    return Plan(found, options.threads, rounds, seconds, patience, options.python)
 
 
 def load() -> float:
@@ -81,7 +82,7 @@ def load() -> float:
 def command(options: argparse.Namespace) -> str:
     """The command that measures the same again; without paths of this machine."""
     words = ["--quick"] * options.quick
-    for name in ("networks", "peers", "rounds", "seconds", "threads"):
+    for name in ("networks", "peers", "rounds", "seconds", "patience", "threads"):
         if (value := getattr(options, name)) is not None:
             words += [f"--{name}", ",".join(value) if isinstance(value, list) else f"{value:g}"]
     return f"python -m hybridml study {shlex.join(words)}"
