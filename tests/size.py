@@ -336,7 +336,8 @@ BUDGETS = {
         "workers of the benchmarks",
     ),
     "benchmarks": Budget(
-        8045,
+        8240,
+        "sequences and arrays of many lengths beside peers (190); "
         "the study's page of results (75), shares that explanations leave (60); "
         "workers, which the study has (130); "
         "optimizers beside PyTorch (180); "
