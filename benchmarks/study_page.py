@@ -13,15 +13,17 @@ from typing import Any
 from hybridml_examples.study.candidates import EAGER, TRACED
 from hybridml_examples.study.figures import Record, best_peer, duration, pair, timed
 from hybridml_examples.study.findings import findings
+from hybridml_examples.study.networks import NETWORKS
 
 from .markup import table
 
 ROOT = Path(__file__).parent.parent
 RESULTS, PAGE = ROOT / "benchmarks" / "results" / "study.json", ROOT / "docs" / "study.md"
 BEGIN, END = "<!-- results, written by benchmarks.study_page -->", "<!-- end of the results -->"
+PEERS = ("torch", "torch.compile", "jax")
 HEAD = (
-    "Training step", "batch", "eager", "traced", "PyTorch", "fastest other", "traced: times as fast", "eager: times",
-    "memory traced / PyTorch",
+    "Training step", "batch", "eager", "traced", *PEERS, "traced: times as fast", "eager: times",
+    "memory traced / torch", "first step: traced", *PEERS[1:],
 )  # fmt: skip
 
 
@@ -36,23 +38,23 @@ def _lines(record: Record) -> Iterator[str]:
     for found in findings(record):
         yield f"\n- {found.text}"
     yield "\nTimes are of one training step. Traced is beside the fastest other library, eager beside PyTorch's eager."
-    yield from table(HEAD, [_row(record, name) for name in record["networks"]])
+    yield "First steps are those with empty caches."
+    yield from table(HEAD, [_row(record, name) for name in NETWORKS if name in record["networks"]])
 
 
 def _row(record: Record, name: str) -> list[str]:
     entry = record["networks"][name]
-    best = best_peer(record, name)
+    best, candidates = best_peer(record, name), entry["candidates"]
     times = [
-        duration(calls["median"]) if who and (calls := timed(entry, who, "step")) else ""
-        for who in (EAGER, TRACED, "torch")
+        duration(calls["median"]) if (calls := timed(entry, who, "step")) else "" for who in (EAGER, TRACED, *PEERS)
     ]
-    found = timed(entry, best, "step") if best else None
-    fastest = f"{duration(found['median'])} ({best})" if found else ""
     beside = [
         f"{ratio.ratio:.2f}" if other and (ratio := pair(record, name, who, other)) else ""
         for who, other in ((TRACED, best), (EAGER, "torch"))
     ]
-    return [name, str(entry["batch"]), *times, fastest, *beside, _memory(entry["candidates"])]
+    first = [candidates.get(who, {}).get("cold") for who in (TRACED, *PEERS[1:])]
+    starts = ["" if seconds is None else duration(seconds) for seconds in first]
+    return [name, str(entry["batch"]), *times, *beside, _memory(candidates), *starts]
 
 
 def _memory(candidates: dict[str, Any]) -> str:
