@@ -248,7 +248,7 @@ BUDGETS = {
         "25 walks of graphs, name lists of operations, eleven ways to declare a function",
     ),
     "tests": Budget(
-        92180,
+        92200,
         "programs of any size (480); "
         "random programs of arrays among the arguments (210); "
         "what the commands of networks and the study say of wrong options (50); "

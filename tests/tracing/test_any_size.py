@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,30 +43,30 @@ def memory(values: Any, given: tuple[Any, ...]) -> list[list[bool]]:
     return [[np.shares_memory(x, y) for y in (*arrays, *leaves(given)) if isinstance(y, np.ndarray)] for x in arrays]
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_one_program_for_all_sizes(name: str) -> None:
+def assert_as_eager(name: str, sizes: Sequence[int]) -> Any:
+    """Calls a program with arguments of these sizes, traced and eagerly; the traced function."""
     fn, make = PROGRAMS[name]
     traced, rng = hm.trace(fn), np.random.default_rng(0)
-    for n in (18, 25, 31, 40, 22, 31):
+    for n in sizes:
         args = make(rng, n)
         mine, eager = (tuple(map(clone, args)) for _ in range(2))
         got, wanted = traced(*mine), fn(*eager)
         assert_same(got, wanted)
         assert_same(mine, eager)
         assert memory(got, mine) == memory(wanted, eager)
+    return traced
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_one_program_for_all_sizes(name: str) -> None:
+    traced = assert_as_eager(name, (18, 25, 31, 40, 22, 31))
     assert any("for any" in reason for reason in traced.retraces)
     assert traced.cache_info().compiles <= 3  # an int is a length from its third value on
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_small_sizes(name: str) -> None:
-    fn, make = PROGRAMS[name]
-    traced, rng = hm.trace(fn), np.random.default_rng(0)
-    for n in (18, 25, 31, 4, 3, 2):
-        args = make(rng, n)
-        mine, eager = (tuple(map(clone, args)) for _ in range(2))
-        assert_same(traced(*mine), fn(*eager))
-        assert_same(mine, eager)
+    assert_as_eager(name, (18, 25, 31, 4, 3, 2))
 
 
 @pytest.mark.parametrize("transform", ["grad", "vmap"])
@@ -241,3 +241,27 @@ def test_an_array_of_arguments() -> None:
     traced = hm.trace(lambda x, y: np.array([x, y]))
     for n in (20, 30, 1):
         assert traced(np.ones(n), np.ones(n)).shape == (2, n)
+
+
+@pytest.mark.filterwarnings("ignore::hybridml.tracing.specialize.errors.TraceWarning")  # such calls may be eager
+def test_elements_in_another_order() -> None:
+    def f(x: Any) -> Any:
+        y = x * 1
+        return y.ravel("F"), y.flatten("F")
+
+    traced = hm.trace(f)
+    for n in (3, 4, 5):
+        x = np.random.default_rng(0).random((n, 3))
+        assert_same(traced(x), f(x))
+
+
+def test_a_value_that_the_dtype_does_not_have() -> None:
+    @hm.trace
+    def filled(n: int) -> Any:
+        try:
+            return np.full(n, 300, np.uint8)
+        except OverflowError as error:
+            return str(error)
+
+    for n in (3, 4, 5, 6):
+        assert filled(n) == "Python integer 300 out of bounds for uint8"

@@ -302,6 +302,13 @@ def is_program(value: Any) -> bool:
     return issubclass(type(value), ProgramValue)
 
 
+def become(x: ProgramValue, kind: type[ProgramValue], **slots: Any) -> None:
+    """Makes a stand-in one of another kind: assigning its `__class__` would ask NumPy's, as which it shows."""
+    object.__dict__["__class__"].__set__(x, kind)
+    for name, value in slots.items():
+        object.__setattr__(x, name, value)
+
+
 def has_memory(value: Any) -> bool:
     """Whether a value is the stand-in of an array that is there: it does not wait, nor does a step decide its place."""
     return is_program(value) and value.is_array

@@ -17,7 +17,7 @@ from ...core.aliasing import layout
 from ...core.tensor import Tensor
 from .loops.sized_arrays import becomes_sized
 from .memory import ArgumentMemory, Memory, SelectedMemory, cast
-from .program_arrays import ProgramArray, ProgramValue, waits
+from .program_arrays import ProgramArray, ProgramValue, become, waits
 from .selection import Selection
 from .tracer import Tracer, iterator_of
 
@@ -163,9 +163,7 @@ def argument_of(x: ProgramValue) -> Tensor | None:
 
 def becomes(x: ProgramArray, memory: Memory, array: np.ndarray) -> None:
     """Makes a stand-in of what waits one of an array."""
-    object.__dict__["__class__"].__set__(x, ProgramArray)
-    for name, value in (("_memory", memory), ("_array", array), ("_waits", None)):
-        object.__setattr__(x, name, value)
+    become(x, ProgramArray, _memory=memory, _array=array, _waits=None)
 
 
 def is_chosen_in(made: Container[ir.Node], value: Any) -> bool:

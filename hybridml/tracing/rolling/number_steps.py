@@ -21,7 +21,7 @@ from .steps import FEWEST, FEWEST_IN_PART, Counted, parts, stage
 from .watching import watched
 from .while_loops import While
 
-# Of one step: answers that no data gives may lead Python to numbers for which a `while` in it has no end. 0.5 s.
+# A limit for one step, in which answers that no data gives may lead Python to numbers for which a `while` has no end.
 _MOST_INSTRUCTIONS = 1 << 18
 
 

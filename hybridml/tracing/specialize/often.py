@@ -1,8 +1,8 @@
 """Calls of one size that come often, to a program for any size: they get a program of their own, whose call is native.
 
 It is compiled once its calls have taken twice as long as the program for any size took to compile: whoever comes with
-other sizes in each call has that one for all, and for whoever stays with one size compiling takes no longer than a half
-of the calls before it. (Tiers, as Java's compilers have: Paleczny et al., 2001, section 2.)
+other sizes in each call has that one for all, and for whoever stays with one size compiling takes about half as long as
+the calls before it. (HotSpot compiles what is called often in the same way: Paleczny, Vick and Click, JVM 2001.)
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class Weights:
         return jax.lax.scan(step, (zeros, zeros), given.swapaxes(0, 1))[1].swapaxes(0, 1)
 
     def gru(self, name: str, x: jax.Array) -> jax.Array:
-        """Does the same with a layer of GRUs."""
+        """Runs a layer of GRUs over (n, t, inputs), from zeros: (n, t, width)."""
 
         def step(h: jax.Array, given: jax.Array) -> Any:
             held = h @ recurrent + self[f"{name}.bias_hh_l0"]
@@ -99,7 +99,7 @@ class Weights:
 
 
 def attention(q: jax.Array, k: jax.Array, v: jax.Array, mask: jax.Array | None = None) -> jax.Array:
-    """What heads attend to, (n, t, width), of (n, t, heads, width of one); positions look where the mask is true."""
+    """Attends with queries, keys and values (n, t, heads, width of one), where the mask is true: (n, t, width)."""
     scores = jnp.einsum("nlhd,nshd->nhls", q * q.shape[-1] ** -0.5, k)
     weights = jax.nn.softmax(scores if mask is None else jnp.where(mask, scores, -jnp.inf), -1)
     return jnp.einsum("nhls,nshd->nlhd", weights, v).reshape(*q.shape[:2], -1)

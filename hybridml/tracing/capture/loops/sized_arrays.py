@@ -25,7 +25,7 @@ from ....core.proxies.scalar import ScalarProxy
 from ....core.tensor import Tensor
 from ...specialize.errors import NotGeneralizable
 from ..memory import with_indices
-from ..program_arrays import ProgramArray, is_element_key
+from ..program_arrays import ProgramArray, become, is_element_key
 from ..tracer import Tracer
 from .data_sizes import of_step
 from .step_arrays import StepArray, StepMemory
@@ -106,6 +106,8 @@ _TURNED = ("flatten", "ravel", "reshape", "swapaxes", "transpose")
 
 def _turned(x: SizedArray, name: str, *args: Any) -> SizedArray:
     """The result of such a method."""
+    if name in ("flatten", "ravel") and args:
+        x._own(f"{name}() in another order")
     t, axes = x._view, args[0] if len(args) == 1 and type(args[0]) is tuple else args
     if name == "transpose":
         found = OPS["permute_dims"].fn(t, axes or tuple(reversed(range(t.ndim))))
@@ -121,9 +123,7 @@ def becomes_sized(x: Any, tracer: Tracer, argument: Tensor) -> SizedMemory:
     """Makes the stand-in of an array among the arguments, which waits, such a one."""
     memory = SizedMemory(tracer, argument)
     memory.argument, memory.is_given, memory.given = argument, True, ref(x)
-    object.__dict__["__class__"].__set__(x, SizedArray)
-    for name, value in (("_memory", memory), ("_waits", None)):
-        object.__setattr__(x, name, value)
+    become(x, SizedArray, _memory=memory, _waits=None)
     return memory
 
 
