@@ -47,18 +47,20 @@ TAIL_NS = 1e6
 # (64x4096x512: 104 against 97 GF/s without a limit). Where it is packed, it is in scratch memory.
 UNIT_BYTES = 1 << 18
 UNIT_BYTES_TALL = 1 << 19  # 2048^3: 106 against 103
-# Reading B in place wins up to 256 rows (64x512x2304: 107 GF/s, packed 97) and where all of it stays in L2
-# (1024x512x512: 113, packed 112); packing it wins beyond both (1024^3: 107 against 101), and where B comes from memory
-# (four of 96x3025x363: 84 against 65). Packing A never did on Zen 4 (94 against 111).
-PACK_ROWS = 512
-PACK_BYTES = 1 << 21
-PACK_ALWAYS_BYTES = 1 << 23
+# B is packed for so many rows, unless all of it stays near: its lines in place are in a page for each step of k, which
+# the caches' prefetchers do not follow. Beside MKL on Sapphire Rapids, packed and in place: 394x768x2304 1.00 and 0.85
+# of its speed, 256x512x512 1.01 and 0.82, 128x512x2304 1.00 and 0.87, 64x512x512 0.83 and 0.88. A transposed A is in as
+# many pages (64x768x768 of one: 0.93 packed, 0.86 in place). On Zen 4, 64x512x2304 is 97 GF/s packed and 107 in place.
+# Packing A never paid there (94 against 111).
+PACK_ROWS = 128
+PACK_ROWS_TRANSPOSED = 64
+PACK_BYTES = 1 << 17
+PACK_ALWAYS_BYTES = 1 << 23  # B comes from memory (four of 96x3025x363: 84 GF/s packed, 65 in place)
 # Tiles of AVX2 are one line wide, which it takes a panel to read in order (128x512x512: 104 GF/s packed, 79 in place;
 # 1000x256x1024 of a transposed A 98 and 70; 32x512x512 86 and 90; 128^3 100 and 107); sooner where the lines of a
 # block of k share so few sets of L2 that they evict each other (16x1024x1024: 73 and 40).
 PACK_ROWS_LINE = 64
 PACK_ROWS_SHARED = 12
-PACK_BYTES_LINE = 1 << 17
 # Units that share columns pack them twice: each gets at least so many tiles of rows.
 UNIT_TILES = 16
 UNIT_TILES_COMPUTED = 2  # units that share rows of a computed A compute them twice
@@ -171,11 +173,11 @@ def blocking_of_rows(product: Product, blocking: Blocking) -> Blocking:
 def _most_in_place(product: Product, panel: int, depth: int) -> int:
     """Bytes of B up to which it is read in place, in blocks of k and panels of so many bytes per row."""
     stride = product.b.row * product.dtype.itemsize
+    rows = PACK_ROWS_TRANSPOSED if product.a.transposed else PACK_ROWS
     if panel <= LINE and panel < stride:
         shared = len({k * stride // LINE % L2_SETS for k in range(depth)}) * L2_WAYS < depth
-        if product.m >= (PACK_ROWS_SHARED if shared else PACK_ROWS_LINE):
-            return PACK_BYTES_LINE
-    return PACK_BYTES if product.m >= PACK_ROWS else PACK_ALWAYS_BYTES
+        rows = PACK_ROWS_SHARED if shared else PACK_ROWS_LINE
+    return PACK_BYTES if product.m >= rows else PACK_ALWAYS_BYTES
 
 
 def _blocks(product: Product, fewest: int, panels: int, most_rows: int, wanted: int, pack: bool) -> tuple[int, int]:
@@ -224,8 +226,8 @@ def tile_shape(
 
 def _most_rows(stride: int) -> int:
     """Rows of A, `stride` bytes apart, that may be read at once: streams in one set of L1 evict each other."""
-    sets = {row * stride // LINE % L1_SETS for row in range(MAX_ROWS)}
-    return min(MAX_ROWS, L1_WAYS * len(sets))
+    lines = {row * stride // LINE for row in range(MAX_ROWS)}
+    return min(MAX_ROWS, L1_WAYS * len({line % L1_SETS for line in lines})) if len(lines) > L1_WAYS else MAX_ROWS
 
 
 def _deepest(stride: int) -> int:
