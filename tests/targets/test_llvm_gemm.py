@@ -157,6 +157,20 @@ def test_a_right_operand_that_comes_from_memory_is_packed() -> None:
     assert blocked(small, 32).pack and not blocked(few, 32).pack and blocked(more, 32).pack
 
 
+def test_a_right_operand_is_packed_where_many_rows_read_it() -> None:
+    def packs(m: int, layout: str = "nn", n: int = 512) -> bool:
+        return blocked(Case((m, n, 512), layout).product, 64).pack
+
+    assert packs(128) and not packs(127) and not packs(128, n=64)
+    assert packs(64, "tn") and not packs(63, "tn")
+
+
+def test_rows_that_share_a_line_are_read_at_once() -> None:
+    # Of a transposed A, 14 rows are a line; others whose lines are in one set of L1 evict each other.
+    assert blocked(Case((394, 768, 768), "tn").product, 64).rows > 8
+    assert blocked(Case((394, 768, 1024)).product, 64).rows <= 8
+
+
 @pytest.mark.parametrize("layout", ("nn", "nt", "tn"))
 def test_the_product_that_is_chosen_runs_on_the_pool(layout: str) -> None:
     case = Case((128, 192, 128), layout)

@@ -47,11 +47,11 @@ TAIL_NS = 1e6
 # (64x4096x512: 104 against 97 GF/s without a limit). Where it is packed, it is in scratch memory.
 UNIT_BYTES = 1 << 18
 UNIT_BYTES_TALL = 1 << 19  # 2048^3: 106 against 103
-# B is packed for so many rows, unless all of it stays near: its lines in place are in a page for each step of k, which
-# the caches' prefetchers do not follow. Beside MKL on Sapphire Rapids, packed and in place: 394x768x2304 1.00 and 0.85
-# of its speed, 256x512x512 1.01 and 0.82, 128x512x2304 1.00 and 0.87, 64x512x512 0.83 and 0.88. A transposed A is in as
-# many pages (64x768x768 of one: 0.93 packed, 0.86 in place). On Zen 4, 64x512x2304 is 97 GF/s packed and 107 in place.
-# Packing A never paid there (94 against 111).
+# B is packed for so many rows, unless all of it stays near: in place, each step of k is in another page, which
+# prefetchers do not follow. Speed packed over that in place, in turns on one core of a Sapphire Rapids: 394x2304x768
+# 1.17, 256x512x512 1.34, 1024x512x512 1.26, 128x2304x512 1.15, 64x768x768 1.00; of a transposed A, which is in as many
+# pages, 128x768x768 1.11, 64x768x768 1.04, 394x768x768 0.96. On Zen 4, 64x512x2304 is 97 GF/s packed and 107 in place,
+# and packing A never paid (94 against 111).
 PACK_ROWS = 128
 PACK_ROWS_TRANSPOSED = 64
 PACK_BYTES = 1 << 17
@@ -227,7 +227,9 @@ def tile_shape(
 def _most_rows(stride: int) -> int:
     """Rows of A, `stride` bytes apart, that may be read at once: streams in one set of L1 evict each other."""
     lines = {row * stride // LINE for row in range(MAX_ROWS)}
-    return min(MAX_ROWS, L1_WAYS * len({line % L1_SETS for line in lines})) if len(lines) > L1_WAYS else MAX_ROWS
+    if len(lines) <= L1_WAYS:  # one set has room for all: those of a transposed A are in a line or two
+        return MAX_ROWS
+    return min(MAX_ROWS, L1_WAYS * len({line % L1_SETS for line in lines}))
 
 
 def _deepest(stride: int) -> int:
