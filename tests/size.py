@@ -248,7 +248,8 @@ BUDGETS = {
         "25 walks of graphs, name lists of operations, eleven ways to declare a function",
     ),
     "tests": Budget(
-        92200,
+        92215,
+        "which products pack an operand (15); "
         "programs of any size (480); "
         "random programs of arrays among the arguments (210); "
         "what the commands of networks and the study say of wrong options (50); "
@@ -336,7 +337,8 @@ BUDGETS = {
         "workers of the benchmarks",
     ),
     "benchmarks": Budget(
-        8240,
+        8350,
+        "matrix products beside PyTorch's, by layout and in turns (110); "
         "sequences and arrays of many lengths beside peers (190); "
         "the study's page of results (75), shares that explanations leave (60); "
         "workers, which the study has (130); "
