@@ -28,7 +28,7 @@ from .report import FILES, write
 from .tasks import TASKS, Task
 from .timing import cpu_model
 
-QUICK_SECONDS = 140.0  # after which --quick begins nothing more
+QUICK_SECONDS = 125.0  # after which --quick begins nothing more
 Tell = Callable[[str], None]
 
 

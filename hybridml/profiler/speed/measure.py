@@ -26,6 +26,7 @@ from .parts import Block, Operations, parts_of
 from .report import Spent
 
 _BLOCKS, _LOOK_MS = 5, 20.0  # of a style in a turn: at most so many, in about so many milliseconds
+_MORE, _ALIKE = 3, 0.05  # and at most so many more, until one on the clock and the whole are as near as this
 _FASTER = 10  # a tenth of the blocks is faster than the one that counts
 _LONG_MS = 50.0  # calls of which each is measured, and none repeated for the guards that a restored state asks for
 _KINDS = {name: op.kind for name, op in OPS.items()}
@@ -167,22 +168,35 @@ class Style(Measured):
         if self.once_ms < _LONG_MS:
             self.call()  # guards are checked once more after the restore has assigned attributes
         for _ in range(count):
-            first = len(self.plain) % 2
-            for on in (first, 1 - first):
-                if not on:
-                    self.plain.append(self._calls(block_ms))
-                    continue
-                with launches_timed(self.executables) as launched:
-                    block = self._calls(block_ms)
-                self.clocked.append(replace(block, launches=ran(launched, machine().threads)))
+            self._pair(block_ms)
+        for _ in range(_MORE):
+            whole, clocked = self._alike()
+            if abs(clocked.ms - whole) < _ALIKE * whole:
+                break
+            self._pair(block_ms)
         self.seen = self.seen.timed()
 
     def spent(self) -> Spent:
-        """The parts of a call: of a fast block without a clock, from the one on the clock that took most nearly as
-        long, and so had the same luck with what else the machine does."""
-        whole = fast(self.plain).ms
-        clocked = min(self.clocked, key=lambda one: abs(one.ms - whole))
+        """The parts of a call: of a fast block without a clock, from the one on the clock that is most alike."""
+        whole, clocked = self._alike()
         return Spent(self.name, self.ms, whole, parts_of(clocked, self.seen, machine(), whole, self.traced is not None))
+
+    def _pair(self, block_ms: float) -> None:
+        """Measures a block of each kind."""
+        first = len(self.plain) % 2
+        for on in (first, 1 - first):
+            if not on:
+                self.plain.append(self._calls(block_ms))
+                continue
+            with launches_timed(self.executables) as launched:
+                block = self._calls(block_ms)
+            self.clocked.append(replace(block, launches=ran(launched, machine().threads)))
+
+    def _alike(self) -> tuple[float, Block]:
+        """Milliseconds of a fast block without a clock, and the block on the clock that took most nearly as long, and
+        so had the same luck with what else the machine does."""
+        whole = fast(self.plain).ms
+        return whole, min(self.clocked, key=lambda one: abs(one.ms - whole))
 
     def _profile(self) -> set[str]:
         """Notes what a profile sees of one call, the second in a row; returns the names of the programs that ran."""
