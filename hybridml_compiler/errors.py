@@ -17,9 +17,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 __all__ = [
-    "ArgumentError", "AxisError", "CompileError", "CompileWarning", "DTypeError", "DeadlineError", "DeviceError",
-    "GradientError", "HybridmlError", "LinAlgError", "MaskError", "OutOfBoundsError", "OutOfMemoryError", "ShapeError",
-    "TraceError",
+    "ArgumentError", "AxisError", "CollectiveError", "CompileError", "CompileWarning", "DTypeError", "DeadlineError",
+    "DeviceError", "GradientError", "HybridmlError", "LinAlgError", "MaskError", "OutOfBoundsError",
+    "OutOfMemoryError", "ShapeError", "TraceError",
 ]  # fmt: skip
 
 _PACKAGES = tuple(
@@ -235,6 +235,26 @@ class DeadlineError(TimeoutError):
     """
 
     def __init__(self, message: str) -> None:
+        super().__init__(with_location(message))
+
+
+class CollectiveError(RuntimeError):
+    """Processes of a group do not call the same collective, or one of them has not come in time.
+
+    Not a HybridmlError, as those of a compiled step are raised by running it again, which would call collectives twice.
+
+    >>> import hybridml as hm
+    >>> from hybridml import distributed as dist
+    >>> def step():
+    ...     return dist.all_reduce(hm.ones(2)) if dist.get_rank() == 0 else dist.broadcast(hm.ones(2))
+    >>> dist.run_threads(2, step)
+    Traceback (most recent call last):
+        ...
+    hybridml_compiler.errors.CollectiveError: rank ... of 2 has called ...; rank ... has called ...
+    """
+
+    def __init__(self, message: str) -> None:
+        self.text = message  # without the line
         super().__init__(with_location(message))
 
 

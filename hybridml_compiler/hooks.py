@@ -49,13 +49,20 @@ class Hooks:
     # (name of a row, arrays, sizes of ops/routines.py, shapes and dtypes of its results) -> its results, or None where
     # they are NumPy's to compute. __init__.py: targets/cpu/eager/routines.py.
     routine: Callable[..., Sequence[np.ndarray] | None]
+    # (name of a row of ops/collectives.py, name of a group, arrays, parameters) -> its results.
+    # hybridml/distributed/meanings.py.
+    collective: Callable[..., Any]
 
 
 def _unset(*_: Any) -> Any:
     raise RuntimeError("hybridml_compiler: a hook is called before it is set; import hybridml_compiler first")
 
 
+def _no_group(name: str, group: str, *_: Any) -> Any:
+    raise RuntimeError(f"{name}: there is no group {group!r} in this process; call hybridml.distributed.init() first")
+
+
 hooks = Hooks(
     _unset, _unset, np.matmul, lambda *_: None, np.array, np.ascontiguousarray, _unset, _unset, _unset, _unset,
-    _unset, lambda *_: None, lambda *_: None,
+    _unset, lambda *_: None, lambda *_: None, _no_group,
 )  # fmt: skip

@@ -54,6 +54,7 @@ Names a vjp rule may ask for: `g`, `out`, an input by name (keeps the tensor), `
   control    no expression: it runs graphs that its parameters hold, see control.py
   opaque     none: NumPy (or code over NumPy) computes it in a compiled program too, called back by the step, unless the
              target has its `routine`
+  collective none: the group of this process computes it (collectives.py), called back by the step as NumPy is
 
 A row with several `results` (names, for people) has an `infer` and an `eager` that give tuples. In its rule `g` and
 `out` are tuples, an entry of `g` None where nothing used that result. A graph has one node per result; they differ in
@@ -88,12 +89,15 @@ Kind = Literal[
     "control",
     "opaque",
     "transfer",
+    "collective",
 ]
 # What an op takes, promotion.py has the kinds. "any", "number" and "inexact" take complex numbers, "ordered", "numeric"
 # and "float" are the same without. Integers become the default float in "float" and "inexact" rows.
 Accepts = Literal["any", "ordered", "number", "numeric", "inexact", "float", "integer", "integral", "bool"]
 Rule = Callable[..., Any]
 
+# "start": it begins what goes on while the program does, and makes a token; "wait": it has the result for that token.
+Asynchronous = Literal["", "start", "wait"]
 ElementMap = Literal["", "flat", "broadcast"]
 MemoryOrder = Literal["", "operands", "first"]
 _MEMORY_ORDER: dict[str, MemoryOrder] = {
@@ -144,12 +148,12 @@ class Op:
     """A row. See the module docstring for the columns."""
 
     __slots__ = (
-        "accepts", "axis_params", "body", "canon", "combine", "complex_eager", "complex_kernels", "constant_of", "cost",
-        "covers", "cuda", "decided_by", "differentiable", "doc", "eager", "element_map", "error_samples", "fails", "fn",
-        "infer", "inputs", "is_update", "is_view", "jvp", "jvp_needs", "key", "kind", "lower", "lower_tile",
-        "memory_order",
-        "method", "name", "native", "needs", "operator", "over_mask", "params", "public", "put_back", "reorders",
-        "results", "routine", "samples", "tile", "transforms", "unify", "variadic", "version", "vjp", "vmap",
+        "accepts", "asynchronous", "axis_params", "body", "canon", "combine", "complex_eager", "complex_kernels",
+        "constant_of", "cost", "covers", "cuda", "decided_by", "differentiable", "doc", "eager", "element_map",
+        "error_samples", "fails", "fn", "infer", "inputs", "is_update", "is_view", "jvp", "jvp_needs", "key", "kind",
+        "lower", "lower_tile", "memory_order", "method", "name", "native", "needs", "operator", "over_mask", "params",
+        "public", "put_back", "reorders", "results", "routine", "samples", "tile", "transforms", "unify", "variadic",
+        "version", "vjp", "vmap",
     )  # fmt: skip
 
     def __init__(
@@ -177,6 +181,7 @@ class Op:
         operator: str | None = None,
         results: tuple[str, ...] = (),
         fails: bool | None = None,
+        asynchronous: Asynchronous = "",
         cost: float | None = None,
         is_view: bool = False,
         is_update: bool = False,
@@ -206,6 +211,7 @@ class Op:
         self.body, self.native, self.cuda, self.vmap = body, native, cuda, vmap
         # May it raise for the values that it is given? Then a program that does not read its result raises too.
         self.fails = kind in ("gather", "scatter") if fails is None else fails
+        self.asynchronous: Asynchronous = asynchronous
         self.cost = cost if cost is not None else 0.0 if kind == "movement" else SIMPLE
         self.is_view, self.is_update, self.put_back = is_view, is_update, put_back
         self.element_map: ElementMap = element_map or ("broadcast" if kind == "elementwise" else "")

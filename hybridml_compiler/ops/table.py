@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from . import (
     analytic,
+    collectives,
     comparison,
     complex,
     composite,
@@ -40,7 +41,7 @@ from .op import Op
 
 _ROOMS = (
     *(elementwise, analytic, comparison, movement, diagonal, windows, pooling, reduction, cumulative, contraction),
-    *(complex, floats, fourier, convolution, gather, scatter, sorting, creation, random, devices),
+    *(complex, floats, fourier, convolution, gather, scatter, sorting, creation, random, devices, collectives),
     *(systems, factorizations, ldl, linalg),
     *(special, zeta, incomplete_gamma, incomplete_beta, exact, numpy_functions),
 )

@@ -115,7 +115,7 @@ def test_a_program_keeps_to_its_limit_to_the_same_bits(make: Callable[[], nn.Mod
 
 def test_a_step_does_not_keep_gradients_for_what_all_updates_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Adam's corrections, a number for each parameter: of 300 layers more than a page, and still first."""
-    monkeypatch.setattr("hybridml_compiler.schedule.fusion.fuse._PAGE", 1)
+    monkeypatch.setattr("hybridml_compiler.schedule.fusion.execution_order._PAGE", 1)
     step, _, x = train(plain, None)
     assert memory_of(step, x).temp_size_in_bytes < 11 * x.nbytes
 

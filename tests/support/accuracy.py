@@ -412,6 +412,8 @@ WITHOUT = {
     "scatter_mul": "as prod",
     **dict.fromkeys(("python_power", "python_math", "python_complex"), "that of the C library, by definition"),
     **dict.fromkeys(("numpy_unary", "numpy_binary", "numpy_function"), "NumPy's, by definition"),
+    **dict.fromkeys(("all_reduce", "reduce_scatter"), "that of adding up what the processes give, in MPI's order"),
+    **dict.fromkeys(("broadcast_from", "all_gather", "all_to_all"), "none: values are moved"),
     "floor_divide": "an integer: one off where the quotient rounds to it",
 }  # fmt: skip
 
@@ -424,7 +426,11 @@ def gives_floats(op: Op) -> bool:
     """Does it, where it is given floats?"""
     for sample in op.samples(np.random.default_rng(0)):
         if any(a.dtype.kind == "f" for a in _operands(op, sample)):
-            found = _run(op, *sample.args, **sample.params) if not op.results else op.on_arrays(*sample.args)[0]
+            found = (
+                _run(op, *sample.args, **sample.params)
+                if not op.results
+                else op.on_arrays(*sample.args, **sample.params)[0]
+            )
             return bool(found.dtype.kind == "f")
     return False
 

@@ -11,7 +11,6 @@ The decisions look at the kind of an operation and its cost, never at its name.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 
 from ... import dtypes
@@ -25,6 +24,7 @@ from ...walk import postorder, reachable
 from .. import cost
 from ..kernels.library import LIBRARY, Capabilities, Library
 from ..lowering.pretranspose import worth_turning
+from .execution_order import execution_order
 from .group import OWN_LOOP, TAKE_MEMORY, Expressions, Group
 from .grouping import Grouping
 from .in_place import STORE, InPlace, may_store, store_of
@@ -32,9 +32,6 @@ from .prologue import choose_prologues, explain_kept
 from .recompute import choose, explain
 
 _WANT_MEMORY = frozenset((*TAKE_MEMORY, *LIBRARY))  # kinds of readers
-_LITTLE = 1 << 10  # a part of all that a program keeps which is no reason to wait
-_PAGE = 1 << 12  # bytes that are none in any program
-_FEW = 4  # groups that are looked at for what they would end
 NONE: Mapping[Node, str] = {}
 _IN_NO_ORDER = frozenset(("scan", "scatter", "gather"))
 
@@ -69,7 +66,7 @@ def fuse(
     _order_updates(groups, owner, in_place, ending)
     _order_overwrites(groups, owner, donated, grouping.expressions, ending, in_place)
     _keep_local(graph, groups, owner, materialised)
-    return Fusion(_execution_order(groups, donated, ending, in_place), materialised)
+    return Fusion(execution_order(groups, donated, ending, in_place), materialised)
 
 
 # ---- 1. materialise
@@ -424,87 +421,3 @@ def _reason_to_end(node: Node) -> object:
     while indices.op is not None and indices.op.is_view and indices.aval.size == indices.inputs[0].aval.size:
         indices = indices.inputs[0]  # the same ones in another order
     return indices, checks.limit(node)
-
-
-def _execution_order(
-    groups: Sequence[Group], donated: dict[Node, Node], may_end: Sequence[Group], in_place: InPlace
-) -> list[Group]:
-    """Groups in order, dependencies first. Kernels that overwrite state wait for all that may end early, so that
-    this leaves it whole. Of the others, those that end the use of more memory than they take come first: the
-    gradient of a weight as soon as it can be, rather than when all others are known ([Note: Fusion])."""
-    inputs = {store_of(update) or update for update in in_place.memory if in_place.home(update).is_input}
-    commits = {g for g in groups if any(r in donated or r in inputs for r in g.roots)}
-    ending = set(may_end)
-    waiting = {g: len(g.after) for g in groups}
-    followers: dict[Group, list[Group]] = {g: [] for g in groups}
-    for g in groups:
-        for before in g.after:
-            followers[before].append(g)
-    memory = _Memory(groups, donated)
-    position = {g: k for k, g in enumerate(groups)}
-    queue: list[tuple[bool, bool, int]] = []
-    result: list[Group] = []
-
-    def put(g: Group) -> None:
-        if not waiting[g]:
-            soon = [f for f in followers[g][:_FEW] if waiting[f] == 1]
-            heapq.heappush(queue, (g in commits and bool(ending), not memory.shrinks(g, soon), position[g]))
-
-    for g in groups:
-        put(g)
-    while queue:
-        g = groups[heapq.heappop(queue)[-1]]
-        if waiting[g] < 0:
-            continue  # it has run: there was an entry from before it was worth more
-        waiting[g] = -1
-        result.append(g)
-        again = memory.run(g)
-        if g in ending:
-            ending.remove(g)
-            again |= commits if not ending else set()
-        for f in followers[g]:
-            waiting[f] -= 1
-        near = {*followers[g], *again}
-        near.update(x for f in again if waiting[f] == 1 for x in f.after if not waiting[x])
-        for f in sorted(near, key=position.__getitem__):
-            put(f)
-    return result
-
-
-class _Memory:
-    """Results that are still to be read, and their readers."""
-
-    def __init__(self, groups: Sequence[Group], donated: Mapping[Node, Node]) -> None:
-        self.readers: dict[Node, set[Group]] = {r: set() for g in groups for r in g.roots if r not in donated}
-        for g in groups:
-            for node in (g.reads & self.readers.keys()).difference(g.roots):
-                self.readers[node].add(g)
-        self.little = max(sum(n.aval.hinted.nbytes for n, reading in self.readers.items() if reading) // _LITTLE, _PAGE)
-
-    def shrinks(self, group: Group, soon: Sequence[Group]) -> bool:
-        """Whether the group ends the use of more memory than it takes, alone or with one of those that run once it has,
-        as the gradient of a weight does with what it reads that is computed again. Or it takes next to none: others may
-        wait for it, as all updates of Adam do for its count of steps."""
-        takes = self._takes(group)
-        ends = self._ends(group.reads, {group}) - takes
-        return ends > 0 or takes < self.little or any(ends + self._with(f, group) > 0 for f in soon)
-
-    def _with(self, group: Group, before: Group) -> int:
-        """Memory whose use the group ends, less what it takes, once the one before it has run."""
-        shared = self._ends(group.reads & before.reads, {group, before}) + self._ends(before.roots, {group})
-        return shared + self._ends(group.reads - before.reads, {group}) - self._takes(group)
-
-    def _ends(self, nodes: Iterable[Node], last: set[Group]) -> int:
-        return sum(n.aval.hinted.nbytes for n in nodes if self.readers.get(n) == last)
-
-    def _takes(self, group: Group) -> int:
-        return sum(n.aval.hinted.nbytes for n in group.roots if self.readers.get(n))
-
-    def run(self, group: Group) -> set[Group]:
-        """The groups that are now the last to read something."""
-        last: set[Group] = set()
-        for node in group.reads & self.readers.keys():
-            self.readers[node].discard(group)
-            if len(self.readers[node]) == 1:
-                last |= self.readers[node]
-        return last

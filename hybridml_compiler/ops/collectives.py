@@ -1,0 +1,245 @@
+"""Rows that processes of a group compute together: each gives its array, and gets what the group makes of all.
+
+A collective takes a token, an integer that the one before has made, and makes the next: what depends on it comes after
+it in every program, so that all processes call the same collectives in the same order. `group` is the name by which
+`hybridml.distributed` knows the group in this process, `size` the number of its processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..aval import Aval
+from ..errors import ArgumentError, DTypeError, ShapeError
+from ..hooks import hooks
+from .op import REQUIRED, Asynchronous, ErrorSample, Op, Sample
+from .samples import fails
+
+ALONE = "alone"  # the name of a group of one process, which needs no other to be computed
+REDUCTIONS = ("sum", "mean", "prod", "max", "min")
+TOKEN = Aval((), dtypes.int64)
+_START = np.zeros((), dtypes.int64)
+
+
+def _called(name: str, alone: Callable[..., Any]) -> Callable[..., Any]:
+    """The meaning of a row: what the group of this process makes of an array, or one process alone."""
+
+    def eager(*operands: np.ndarray, group: str, **params: Any) -> Any:
+        if group == ALONE:
+            return alone(*operands, **params)
+        return hooks.collective(name, group, operands, params)
+
+    return eager
+
+
+def _next(token: np.ndarray) -> np.ndarray:
+    return np.asarray(token + 1, dtypes.int64)
+
+
+def _kept(x: np.ndarray, token: np.ndarray, **_: Any) -> tuple[np.ndarray, np.ndarray]:
+    return x.copy(), _next(token)
+
+
+def _nothing(token: np.ndarray, shape: tuple[int, ...], dtype: Any, **_: Any) -> tuple[np.ndarray, np.ndarray]:
+    return np.zeros(shape, dtype), _next(token)
+
+
+def _checked(name: str, token: Aval, **params: Any) -> dict[str, Any]:
+    if token.shape or token.dtype != dtypes.int64:
+        raise ShapeError(f"{name}: the token must be what a collective has made, an integer, got {token}")
+    size, reduce = params.get("size", 1), params.get("reduce", "sum")
+    if not isinstance(size, int) or size < 1:
+        raise ArgumentError(f"{name}: size is the number of processes of the group, got {size!r}")
+    if reduce not in REDUCTIONS:
+        raise ArgumentError(f"{name}: op is one of {', '.join(REDUCTIONS)}, got {reduce!r}")
+    return params
+
+
+def _row(
+    name: str,
+    doc: str,
+    infer: Callable[..., Any],
+    alone: Callable[..., Any] = _kept,
+    *,
+    inputs: tuple[str, ...] = ("x", "token"),
+    results: tuple[str, ...] = ("result", "token"),
+    samples: Sequence[Mapping[str, Any]] = ({},),
+    error_samples: Callable[[], Any] = tuple,
+    asynchronous: Asynchronous = "",
+    **params: Any,
+) -> Op:
+    """A row with a token; `params` with their defaults, beside the group."""
+    arrays = (np.arange(6.0).reshape(2, 3), _START)[-len(inputs) :]
+    least = {key: (2,) if key == "shape" else dtypes.float32 for key, value in params.items() if value is REQUIRED}
+
+    def canon(*avals: Aval, **given: Any) -> dict[str, Any]:
+        return _checked(name, avals[-1], **given)
+
+    def refused() -> Iterator[ErrorSample]:
+        yield from error_samples()
+        yield fails(ShapeError, "the token must be", *arrays[:-1], (3,), group=ALONE, **least)
+
+    return Op(
+        name,
+        "collective",
+        public=False,
+        inputs=inputs,
+        results=results,
+        params={"group": REQUIRED, **params},
+        canon=canon,
+        infer=infer,
+        eager=_called(name, alone),
+        samples=lambda rng: (Sample(arrays, {"group": ALONE, **given}, grad=False) for given in samples),
+        error_samples=refused,
+        vjp=(None,) * len(inputs),
+        fails=True,  # it is computed where nobody reads its result: the others wait for it
+        asynchronous=asynchronous,
+        unify=(),
+        cost=0.0,
+        doc=doc,
+    )
+
+
+def _same(x: Aval, token: Aval, **_: Any) -> tuple[Aval, Aval]:
+    return Aval(x.shape, x.dtype, device=x.device), TOKEN
+
+
+def _checked_dtype(name: str, x: Aval, reduce: str) -> None:
+    if reduce == "mean" and x.dtype.kind not in dtypes.INEXACT:
+        raise DTypeError(f"{name}: the mean of {x} is no {x.dtype}; use astype to make it a float")
+    if reduce in ("sum", "prod") and x.dtype == dtypes.bool_:
+        raise DTypeError(f"{name}: booleans have no {reduce}; use op='max' for any, 'min' for all, or astype to count")
+    if reduce in ("max", "min") and x.dtype.kind == "c":
+        raise DTypeError(f"{name}: complex numbers have no {reduce}, got {x}")
+
+
+def _reduced(x: Aval, token: Aval, *, group: str, reduce: str) -> tuple[Aval, Aval]:
+    _checked_dtype("all_reduce", x, reduce)
+    return _same(x, token)
+
+
+def _rows(name: str, x: Aval) -> Any:
+    if not x.shape:
+        raise ShapeError(f"{name}: x needs an axis, along which the processes' parts follow each other; got {x}")
+    return x.shape[0]
+
+
+def _gathered(x: Aval, token: Aval, *, group: str, size: int) -> tuple[Aval, Aval]:
+    return Aval((_rows("all_gather", x) * size, *x.shape[1:]), x.dtype, device=x.device), TOKEN
+
+
+def _parts(name: str, x: Aval, size: int) -> Any:
+    rows = _rows(name, x)
+    if rows % size:
+        raise ShapeError(f"{name}: the first axis must divide into {size} parts, one for each process, got {x}")
+    return rows // size
+
+
+def _scattered(x: Aval, token: Aval, *, group: str, size: int, reduce: str) -> tuple[Aval, Aval]:
+    _checked_dtype("reduce_scatter", x, reduce)
+    return Aval((_parts("reduce_scatter", x, size), *x.shape[1:]), x.dtype, device=x.device), TOKEN
+
+
+def _exchanged(x: Aval, token: Aval, *, group: str, size: int) -> tuple[Aval, Aval]:
+    _parts("all_to_all", x, size)
+    return _same(x, token)
+
+
+def _received(token: Aval, *, shape: tuple[int, ...], dtype: Any, **_: Any) -> tuple[Aval, Aval]:
+    return Aval(tuple(shape), dtypes.canonical(dtype)), TOKEN
+
+
+def _token(*_: Any, **__: Any) -> Aval:
+    return TOKEN
+
+
+all_reduce = _row(
+    "all_reduce",
+    "The sum of x over the processes of a group, in each of them; or the mean, product, maximum or minimum.",
+    _reduced,
+    reduce="sum",
+    samples=[{"reduce": reduce} for reduce in REDUCTIONS],
+    error_samples=lambda: (
+        fails(ArgumentError, "all_reduce: op is one of sum", (2,), _START, group=ALONE, reduce="median"),
+        fails(DTypeError, "booleans have no sum", np.zeros(2, bool), _START, group=ALONE),
+    ),
+)
+broadcast_from = _row("broadcast_from", "x of the process `root`, in each process.", _same, root=0)
+all_gather = _row("all_gather", "The x of all processes after each other, along the first axis.", _gathered, size=1)
+reduce_scatter = _row(
+    "reduce_scatter",
+    "The part of the sum of x over the processes that belongs to this one, along the first axis.",
+    _scattered,
+    size=1,
+    reduce="sum",
+    error_samples=lambda: (
+        fails(ShapeError, "must divide into 3 parts", (2,), _START, group=ALONE, size=3),
+        fails(ShapeError, "x needs an axis", (), _START, group=ALONE),
+    ),
+)
+all_to_all = _row(
+    "all_to_all",
+    "The parts, along the first axis, that the processes have for this one, after each other.",
+    _exchanged,
+    size=1,
+)
+send_to = _row(
+    "send_to",
+    "Gives x to the process `peer`, which receives it.",
+    _token,
+    lambda x, token, **_: _next(token),
+    results=(),
+    peer=0,
+    tag=0,
+)
+receive_from = _row(
+    "receive_from",
+    "The array, of this shape and dtype, that the process `peer` has sent.",
+    _received,
+    _nothing,
+    inputs=("token",),
+    shape=REQUIRED,
+    dtype=REQUIRED,
+    peer=0,
+    tag=0,
+    samples=({"shape": (2,), "dtype": dtypes.float32},),
+)
+barrier = _row(
+    "barrier",
+    "A token once all processes of the group have come here.",
+    _token,
+    lambda token, **_: _next(token),
+    inputs=("token",),
+    results=(),
+)
+all_reduce_start = _row(
+    "all_reduce_start",
+    "Begins to add up x over the processes, while the program goes on; `all_reduce_wait` has the sum for the token.",
+    _token,
+    lambda x, token, **_: _next(token),
+    results=(),
+    asynchronous="start",
+    reduce="sum",
+    label="",
+)
+all_reduce_wait = _row(
+    "all_reduce_wait",
+    "The result of the `all_reduce_start` that has made the token, of this shape and dtype.",
+    lambda token, **params: _received(token, **params)[0],
+    lambda token, **params: _nothing(token, **params)[0],
+    inputs=("token",),
+    results=(),
+    asynchronous="wait",
+    shape=REQUIRED,
+    dtype=REQUIRED,
+    samples=({"shape": (2, 3), "dtype": dtypes.float32},),
+)
+
+ROWS = (
+    *(all_reduce, broadcast_from, all_gather, reduce_scatter, all_to_all),
+    *(send_to, receive_from, barrier, all_reduce_start, all_reduce_wait),
+)
