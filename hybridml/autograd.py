@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 from numpy import ndarray
@@ -21,6 +22,7 @@ from hybridml_compiler.ops.table import OPS
 
 from .core import aliasing
 from .core.autodiff.function import Function, filled
+from .core.autodiff.reductions import watch
 from .core.autodiff.sparse import SparseGradient, added, shown
 from .core.autodiff.tape import (  # fmt: skip
     Handle,
@@ -123,7 +125,13 @@ def backward(
     """
     t = lift(self)
     retain = create_graph if retain_graph is None else retain_graph
-    found = run([_seed(t, gradient, "backward()")], retain=retain, create=create_graph, sparse=True)
+    seed = _seed(t, gradient, "backward()")
+    reductions = watch(seed[0], create_graph)
+    reduced: Sequence[tuple[Tensor, Tensor]] = ()
+    if reductions is None:
+        found = run([seed], retain=retain, create=create_graph, sparse=True)
+    else:
+        found, reduced = reductions.around_walk(partial(run, [seed], retain=retain, create=create_graph, sparse=True))
     outer = grad_is_off()
     try:  # nothing is stored before the walk is over: an error leaves every .grad as it was
         _no_grad.set(not create_graph)
@@ -145,6 +153,8 @@ def backward(
                 del g
             for leaf, g in sums:
                 leaf.grad = g
+            for reached, g in reduced:
+                reached.grad = g
     finally:
         _no_grad.set(outer)
 

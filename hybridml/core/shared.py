@@ -8,6 +8,10 @@ to be done, takes none of the two here.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
 from hybridml_compiler.locks import rlock
 from hybridml_compiler.weak import WeakValues
 
@@ -21,3 +25,16 @@ generator_states: WeakValues[int, Tensor] = WeakValues()  # by id
 def is_generator_state(value: object) -> bool:
     """Whether a tensor is the state of a generator."""
     return generator_states.get(id(value)) is value
+
+
+@contextmanager
+def given_back() -> Iterator[None]:
+    """Gives the locks back in which this thread waits for others that may need them: ranks that are threads, each with
+    leaves of its own."""
+    locks: list[Any] = [lock for lock in (drawing, accumulating) if lock._is_owned()]  # type: ignore[attr-defined]
+    states = [lock._release_save() for lock in locks]
+    try:
+        yield
+    finally:
+        for lock, state in zip(locks, states, strict=True):
+            lock._acquire_restore(state)

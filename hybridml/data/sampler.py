@@ -81,7 +81,7 @@ class SequentialSampler(Sampler):
         return f"SequentialSampler({len(self)} samples)"
 
 
-class _Drawn(Sampler):
+class DrawnSampler(Sampler):
     """Base class of samplers whose order depends only on the seed and on the number of epochs begun."""
 
     def __init__(self, num_samples: int, generator: Seed) -> None:
@@ -137,7 +137,7 @@ class _Drawn(Sampler):
             source.set_state(state["generator"])
 
 
-class RandomSampler(_Drawn):
+class RandomSampler(DrawnSampler):
     """Sampler of every index once, or with `replacement` of any at any place, `num_samples` of them in an epoch.
 
     The order depends only on the seed and the number of epochs begun. `generator` is a seed; a `Generator`, or None for
@@ -169,7 +169,7 @@ class RandomSampler(_Drawn):
         return np.concatenate(rounds)[:count] if rounds else np.zeros(0, np.int64)
 
 
-class SubsetRandomSampler(_Drawn):
+class SubsetRandomSampler(DrawnSampler):
     """Sampler of the given indices, each once, in an order that depends on the seed and the number of epochs begun.
 
     >>> sorted(SubsetRandomSampler([5, 7, 9], generator=0))
@@ -184,7 +184,7 @@ class SubsetRandomSampler(_Drawn):
         return self.indices[bits.permutation(len(self.indices))]
 
 
-class WeightedRandomSampler(_Drawn):
+class WeightedRandomSampler(DrawnSampler):
     """Sampler of `num_samples` indices in proportion to their weights, which need not sum to 1.
 
     Without `replacement` no index comes twice in an epoch. Raises ArgumentError for weights that are negative, not

@@ -190,13 +190,14 @@ def give_hooks(node: Node) -> Hooked:
 class Leaf:
     """History of a tensor that the user marked with `requires_grad`: where its gradient arrives."""
 
-    __slots__ = ("dtype", "grad", "hooks", "shape")
+    __slots__ = ("dtype", "grad", "hooks", "reduction", "shape")
     inner = False  # true where a trace lets one stand for a history outside
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype) -> None:
         self.shape, self.dtype = shape, dtype
         self.grad: Tensor | None = None
         self.hooks: dict[int, Callable[[Tensor], Tensor | None]] | None = None
+        self.reduction: tuple[Any, int] | None = None  # what takes its gradients (reductions.py), and its number there
 
 
 class Refusing(Leaf):
@@ -227,7 +228,7 @@ class Mark(Refusing):
     reached = "inside of jvp it reaches an argument of the function"
 
     def __init__(self, shape: Any) -> None:
-        self.shape, self.hooks = shape, None
+        self.shape, self.hooks, self.reduction = shape, None, None
 
 
 def is_recorded(history: Any) -> bool:
@@ -342,16 +343,19 @@ def run(
     since: int = 0,
     only: set[int] | None = None,
     sparse: bool = False,
+    watch: Any = None,
 ) -> dict[int, tuple[Any, Any]]:
     """Pulls cotangents from the seeds back to the leaves: `id(node) -> (node, cotangent)`.
 
     With `wanted` (ids of nodes) only those are collected, and they may be inner nodes. Nodes that are no younger than
     the stamp `since` are leaves. `only`: ids of the nodes that are pulled through. `sparse`: cotangents of some rows
-    stay so. Nothing outside is changed.
+    stay so. `watch`: what looks at each pull (reductions.py). Nothing outside is changed.
     """
     # Sizes may be symbols; the history may cross devices.
     aside = _pulled_in_rank if collector.get() is not None else _pulled_beside if homes or place_var.get() else None
     found: dict[int, tuple[Any, Tensor]] = {}
+    if watch is not None:
+        aside = watch.around(aside or (lambda g, node: node[_PULL](g, node)), found)
     pending: dict[int, Any] = {}
     heap: list[tuple[int, Node]] = []
     push, pop, add = heapq.heappush, heapq.heappop, _add.fn

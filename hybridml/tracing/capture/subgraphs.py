@@ -27,7 +27,8 @@ from ..python_state.guards import Watch
 from ..python_state.mutations import find
 from ..python_state.side_effects import Undone
 from ..specialize.errors import NotCacheable
-from .tracer import Frame, ShadowLeaf, Tracer
+from .traced_tensor import ShadowLeaf
+from .tracer import Frame, Tracer
 
 NONE: Mapping[ir.Node, ir.Node] = MappingProxyType({})
 _ROUNDS = 8  # captures until no further tensor from outside is found to be written; two are enough for all but nests

@@ -40,7 +40,7 @@ from ...core.tensor import Tensor, adopt, leaked, place_of, place_var, wrap
 from ..python_state.names import Names
 from ..python_state.scalar_source import ScalarSource
 from ..rolling.code_loops import loop_around, unrolled
-from ..specialize.errors import TakesLong, Untraceable, refused
+from ..specialize.errors import TakesLong, refused
 from ..specialize.held_gradient import form_of, held_gradient, parts_of, with_parts
 from ..specialize.symbolic_shapes import Sized
 from .alias_layout import Layouts
@@ -52,7 +52,7 @@ from .numbers.perhaps import check_alike
 from .numbers.results import class_of
 from .returned import is_returned
 from .selection import Selection, selected
-from .traced_tensor import Traced, Weak, is_number
+from .traced_tensor import ShadowLeaf, Traced, Weak, is_number
 
 _astype, _full, _pow, _python_power = OPS["astype"], OPS["full"], OPS["pow"], OPS["python_power"]
 
@@ -76,44 +76,6 @@ class Input:
     scalar: ScalarSource | None = None
     leaf: Leaf | None = None  # the shadow's own leaf (an update in place may give the shadow another history)
     is_integer: bool = False  # a Python int (see python_state/promoted_ints.py)
-
-
-class ShadowLeaf(Leaf):
-    """The leaf of a shadow: `.grad` and hooks start as those of the real leaf, read only when the program reads
-    them.
-    """
-
-    __slots__ = ("_grad", "changed", "dropped", "input", "known", "tracer")
-
-    def __init__(self, tracer: Tracer, source: Input) -> None:
-        self.tracer, self.input = tracer, source
-        self.known = self.changed = False
-        self.dropped = False  # the real `.grad` is done without, unread, before anything may fail
-        self._grad: Tensor | None = None
-        self.shape, self.dtype = source.start.shape, source.start.dtype
-        self.hooks = getattr(source.real._node, "hooks", None)
-
-    @property
-    def inner(self) -> bool:  # type: ignore[override]
-        return self.input.recorded
-
-    @property
-    def grad(self) -> Tensor | None:
-        if not self.known:
-            self.known = True
-            self._grad = self.tracer.read_grad(self.input)
-        return self._grad
-
-    @grad.setter
-    def grad(self, value: Tensor | None) -> None:
-        if self.input.recorded and value is not None:
-            raise Untraceable(
-                "backward() inside a traced function reached a tensor that was computed outside of it with history; "
-                "trace the whole computation, or pass the tensor through detach()"
-            )
-        self.dropped = self.dropped or (value is None and not self.known and not self.tracer.may_fail)
-        self.known = self.changed = True
-        self._grad = value
 
 
 MOST_STEP_BY_STEP = 50_000  # operations: some 85 us each, where two cores have nothing else to do

@@ -398,8 +398,9 @@ def real_of(source: Input, leaves: Sequence[Any]) -> Any:
 
 
 def hooks_of(node: Any) -> tuple[int, ...]:
-    """Keys of the hooks of a leaf: the program has them built in."""
-    return tuple(node.hooks) if node.hooks else ()
+    """Keys of the hooks of a leaf, and of what takes its gradients: the program has them built in."""
+    keys = tuple(node.hooks) if node.hooks else ()
+    return keys if node.reduction is None else (*keys, node.reduction[0].key)
 
 
 def _plain_keys(s: pytree.Structure) -> pytree.Structure:

@@ -15,7 +15,8 @@ import numpy as np
 
 from ...core.autodiff.references import VARIABLE
 from ...core.tensor import Tensor
-from ..capture.tracer import Input, ShadowLeaf
+from ..capture.traced_tensor import ShadowLeaf
+from ..capture.tracer import Input
 
 _ALONE = VARIABLE + 1  # references to what a tensor and a variable hold
 
