@@ -57,8 +57,8 @@ __version__ = "0.1.0"
 
 # Imported when first used: a program that only adds two tensors does not load the layers or the compiler.
 _MODULES = (
-    "amp", "cuda", "data", "distributions", "fft", "func", "functional", "io", "linalg", "metrics", "models", "nn",
-    "optim", "signal", "special", "testing", "training", "utils",
+    "amp", "cuda", "data", "distributed", "distributions", "fft", "func", "functional", "io", "linalg", "metrics",
+    "models", "nn", "optim", "signal", "special", "testing", "training", "utils",
 )  # fmt: skip
 _NUMPYS = """
 apply_along_axis array array_equiv c_ compress copy copyto diag_indices diag_indices_from extract fill_diagonal
@@ -135,9 +135,9 @@ __all__ = [
     "bartlett_window", "betaln", "bfloat16", "blackman_window", "c_", "cdist", "celu", "checkpoint", "cholesky_inverse",
     "cholesky_solve", "compare", "compress", "cond", "config", "conv1d", "conv2d", "conv3d", "copy", "copyto",
     "cosine_similarity", "cuda", "custom_jvp", "custom_vjp", "data", "deadline", "debug_nans", "diag_indices",
-    "diag_indices_from", "dist", "distributions", "doctor", "dropout", "eager", "embedding", "enable_grad", "errors",
-    "eval_shape", "explain", "explain_speed", "extract", "fft", "fill_diagonal", "flatnonzero", "fori_loop",
-    "fromfunction", "fromiter",
+    "diag_indices_from", "dist", "distributed", "distributions", "doctor", "dropout", "eager", "embedding",
+    "enable_grad", "errors", "eval_shape", "explain", "explain_speed", "extract", "fft", "fill_diagonal", "flatnonzero",
+    "fori_loop", "fromfunction", "fromiter",
     "func", "functional", "gelu", "get_num_threads", "grad", "hamming_window", "hann_window", "hessian", "hvp",
     "igamma", "igammac", "indices", "io", "is_deterministic", "is_grad_enabled", "iscomplex", "iscomplexobj",
     "isrealobj", "isscalar", "istft", "ix_", "jacfwd", "jacrev", "jvp", "kaiser_window", "kernel", "layer_norm",

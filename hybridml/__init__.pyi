@@ -15,6 +15,7 @@ from . import amp as amp
 from . import autograd as autograd
 from . import cuda as cuda
 from . import data as data
+from . import distributed as distributed
 from . import distributions as distributions
 from . import fft as fft
 from . import func as func

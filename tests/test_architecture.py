@@ -83,6 +83,8 @@ FRONT_ARROWS: dict[str, tuple[str, ...]] = {
     "utils": ("data", "transforms"),  # what stands there in PyTorch
     "io": ("core", "nn"),
     "training": (*_LIBRARY, "io", "metrics", "nn", "optim"),
+    "distributed": (*_LIBRARY, "data", "functional", "io", "nn"),
+    "run": (),
     "interop": (*_BASIC, "linalg", "random"),
     "inspect": (*_TRACED, "random", "cuda"),
     "profiler": (*_TRACED, "amp", "inspect"),
@@ -102,8 +104,8 @@ DOORS = {
 
 # Loaded when first needed: `import hybridml` takes NumPy alone.
 LATE = (
-    "PIL", "cupy", "einops", "jinja2", "llvmlite", "matplotlib", "networkx", "numba", "pyarrow", "rich", "safetensors",
-    "scipy", "sklearn", "tqdm",
+    "PIL", "cupy", "einops", "jinja2", "llvmlite", "matplotlib", "mpi4py", "networkx", "numba", "pyarrow", "rich",
+    "safetensors", "scipy", "sklearn", "tqdm",
 )  # fmt: skip
 
 

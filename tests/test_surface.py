@@ -19,8 +19,8 @@ from hybridml_compiler.ops.table import OPS
 ROOT = Path(__file__).parents[1]
 PROGRAM = ROOT / "tests/support/typed_program.py"
 MODULES = {
-    "amp", "autograd", "cuda", "data", "distributions", "errors", "fft", "func", "functional", "io", "linalg",
-    "metrics", "models", "nn", "optim", "random", "signal", "special", "testing", "training", "utils",
+    "amp", "autograd", "cuda", "data", "distributed", "distributions", "errors", "fft", "func", "functional", "io",
+    "linalg", "metrics", "models", "nn", "optim", "random", "signal", "special", "testing", "training", "utils",
 }  # fmt: skip
 CONSTANTS = {
     "__array_api_version__", "__version__", "c_", "e", "inf", "mgrid", "nan", "newaxis", "ogrid", "pi", "r_",

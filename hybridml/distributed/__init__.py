@@ -1,0 +1,32 @@
+"""Training with many processes: collectives with gradients, data parallel, and what belongs to it.
+
+transport.py        the protocol of what moves arrays between processes, and the errors of calls that do not match
+threads.py          threads as processes, for tests and notebooks
+mpi.py              processes that MPI has started
+order.py            one collective of a group after the other, some of them while the program goes on
+groups.py           `init`, the groups of this process, `split`
+meanings.py         what rows of hybridml_compiler/ops/collectives.py do in a group
+functions.py        collectives on tensors, with gradients
+reducer.py          averages of gradients, in buckets that are under way during the backward
+data_parallel.py    `DataParallel`
+sync_batch_norm.py  batch normalisation by the statistics of all processes
+checkpoints.py      step-numbered checkpoints
+sampler.py          the part of a dataset that belongs to a process
+"""
+
+from hybridml_compiler.errors import CollectiveError
+
+from . import meanings as _meanings  # noqa: F401  (rows of the compiler call it)
+from .checkpoints import CheckpointManager
+from .data_parallel import DataParallel
+from .functions import all_gather, all_reduce, all_to_all, barrier, broadcast, recv, reduce_scatter, send
+from .groups import Group, get_rank, get_world_size, init, is_initialized
+from .sampler import DistributedSampler
+from .sync_batch_norm import SyncBatchNorm
+from .threads import run_threads
+
+__all__ = [
+    "CheckpointManager", "CollectiveError", "DataParallel", "DistributedSampler", "Group", "SyncBatchNorm",
+    "all_gather", "all_reduce", "all_to_all", "barrier", "broadcast", "get_rank", "get_world_size", "init",
+    "is_initialized", "recv", "reduce_scatter", "run_threads", "send",
+]  # fmt: skip

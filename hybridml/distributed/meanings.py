@@ -1,0 +1,122 @@
+"""Meanings of the rows of hybridml_compiler/ops/collectives.py in a group: arrays of this process in, results out."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hybridml_compiler import dtypes
+from hybridml_compiler.errors import CollectiveError
+from hybridml_compiler.hooks import hooks
+from hybridml_compiler.ops import collectives
+
+from .groups import Group, known
+
+_tokens = itertools.count(1)
+
+
+def _next() -> np.ndarray:
+    return np.asarray(next(_tokens), dtypes.int64)
+
+
+def _numbers(array: np.ndarray) -> np.ndarray:
+    """The memory of an array, booleans as integers: MPI has no maximum of them."""
+    return array.view(np.uint8) if array.dtype == dtypes.bool_ else array
+
+
+def _own(x: np.ndarray, reduce: str, size: int) -> tuple[np.ndarray, str]:
+    """A copy that is reduced in place, and how: a mean is a sum of parts, which does not overflow where it does not."""
+    dtype = dtypes.float32 if dtypes.is_narrow(x.dtype) else x.dtype  # MPI has no sums of the narrow ones
+    if reduce != "mean":
+        return np.array(x, dtype, order="C"), reduce
+    return np.divide(x, size, out=np.empty(x.shape, dtype), dtype=dtype), "sum"
+
+
+def _all_reduce(group: Group, x: np.ndarray, token: np.ndarray, *, reduce: str) -> Any:
+    out, how = _own(x, reduce, group.size)
+    group.meet("all_reduce", x, reduce, lambda t: t.all_reduce(_numbers(out), how))
+    return out.astype(x.dtype, copy=False), _next()
+
+
+def _broadcast(group: Group, x: np.ndarray, token: np.ndarray, *, root: int) -> Any:
+    out = np.array(x, order="C")
+    group.meet("broadcast", out, f"src={root}", lambda t: t.broadcast(out, root))
+    return out, _next()
+
+
+def _all_gather(group: Group, x: np.ndarray, token: np.ndarray, *, size: int) -> Any:
+    given, out = np.asarray(x, order="C"), np.empty((len(x) * size, *x.shape[1:]), x.dtype)
+    group.meet("all_gather", given, "", lambda t: t.all_gather(out, given))
+    return out, _next()
+
+
+def _reduce_scatter(group: Group, x: np.ndarray, token: np.ndarray, *, size: int, reduce: str) -> Any:
+    given, how = _own(x, reduce, size)
+    out = np.empty((len(x) // size, *x.shape[1:]), given.dtype)
+    group.meet("reduce_scatter", x, reduce, lambda t: t.reduce_scatter(_numbers(out), _numbers(given), how))
+    return out.astype(x.dtype, copy=False), _next()
+
+
+def _all_to_all(group: Group, x: np.ndarray, token: np.ndarray, *, size: int) -> Any:
+    given, out = np.asarray(x, order="C"), np.empty(x.shape, x.dtype)
+    group.meet("all_to_all", given, "", lambda t: t.all_to_all(out, given))
+    return out, _next()
+
+
+def _barrier(group: Group, token: np.ndarray) -> Any:
+    group.meet("barrier", None, "", lambda t: None)
+    return _next()
+
+
+def _send(group: Group, x: np.ndarray, token: np.ndarray, *, peer: int, tag: int) -> Any:
+    given = np.asarray(x, order="C")
+    group.pair(lambda t: t.send(given, peer, tag))
+    return _next()
+
+
+def _receive(group: Group, token: np.ndarray, *, shape: tuple[int, ...], dtype: np.dtype, peer: int, tag: int) -> Any:
+    out = np.empty(shape, dtype)
+    group.pair(lambda t: t.receive(out, peer, tag))
+    return out, _next()
+
+
+def _start(group: Group, x: np.ndarray, token: np.ndarray, *, reduce: str, label: str) -> Any:
+    (out, how), made = _own(x, reduce, group.size), _next()  # the program uses the memory of x again
+    promise = group.begin("all_reduce", x, f"{reduce}, {label}", lambda t: t.all_reduce(_numbers(out), how))
+    group.promised[int(made)] = promise, out
+    return made
+
+
+def _wait(group: Group, token: np.ndarray, *, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    found = group.promised.pop(int(token), None)
+    if found is None:
+        raise CollectiveError(f"all_reduce_wait: nothing was begun for token {token}, or it has been waited for")
+    promise, out = found
+    group.wait(promise)
+    return out.astype(dtype, copy=False)
+
+
+MEANINGS: Mapping[str, Callable[..., Any]] = {
+    "all_reduce": _all_reduce,
+    "broadcast_from": _broadcast,
+    "all_gather": _all_gather,
+    "reduce_scatter": _reduce_scatter,
+    "all_to_all": _all_to_all,
+    "barrier": _barrier,
+    "send_to": _send,
+    "receive_from": _receive,
+    "all_reduce_start": _start,
+    "all_reduce_wait": _wait,
+}
+assert set(MEANINGS) == {op.name for op in collectives.ROWS}
+
+
+def _collective(name: str, group: str, operands: Sequence[np.ndarray], params: Mapping[str, Any]) -> Any:
+    found = known(group, name)
+    return found.once(name, int(operands[-1]), lambda: MEANINGS[name](found, *operands, **params))
+
+
+hooks.collective = _collective

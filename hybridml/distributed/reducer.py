@@ -1,0 +1,142 @@
+"""Averages of gradients over the processes of a group, in buckets that are begun while the backward goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from hybridml_compiler.errors import GradientError
+from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.record import record
+
+from ..arrays.creation import zeros
+from ..arrays.shaping.manipulation import concat
+from ..core.autodiff.reductions import Reduction
+from ..core.tensor import Tensor
+from .functions import call
+from .groups import Group
+
+# 25 MB over MPI on one machine in buckets of 256 KiB, 1, 2, 4 and 25 MiB: 3.4, 3.6, 3.5, 3.1, 2.8 GB/s.
+BUCKET_MIB = 2.0
+
+
+@record
+class Bucket:
+    """Parameters whose gradients travel together: all are of one dtype."""
+
+    names: tuple[str, ...]
+    parameters: tuple[Tensor, ...]
+
+    @property
+    def size(self) -> int:
+        """The number of their elements."""
+        return sum(p.numel() for p in self.parameters)
+
+
+class Reducer(Reduction):
+    """The gradients of parameters as averages over a group.
+
+    Buckets are begun in one order in all processes: the reverse of that of the parameters, in which gradients come;
+    those of a model behind those of models that were made later.
+    """
+
+    def __init__(self, named: Iterable[tuple[str, Tensor]], group: Group, bucket_mb: float, find_unused: bool) -> None:
+        self.group, self.find_unused, self.number = group, find_unused, next(group.models)
+        self.order = group.name, -self.number
+        self.buckets = _buckets([(n, p) for n, p in named if p.requires_grad], bucket_mb * (1 << 20))
+        self.places = [(b, k) for b, bucket in enumerate(self.buckets) for k in range(len(bucket.parameters))]
+        self.labels = [
+            f"bucket {k} of DataParallel {self.number}: gradients of {', '.join(bucket.names[:2])}"
+            + ", ..." * (len(bucket.names) > 2)
+            for k, bucket in enumerate(self.buckets)
+        ]
+        super().__init__([p for bucket in self.buckets for p in bucket.parameters])
+
+    def begin(self) -> Averages:
+        return Averages(self)
+
+    def join_with_zeros(self) -> None:
+        """Takes part in a backward of the others with zeros."""
+        averages = Averages(self)
+        for bucket in self.buckets:
+            averages.begin(zeros((bucket.size,), dtype=bucket.parameters[0].dtype))
+        averages.received()
+
+
+class Averages:
+    """The averages of one backward."""
+
+    def __init__(self, reducer: Reducer) -> None:
+        self.reducer = reducer
+        self.parts: list[dict[int, Tensor]] = [{} for _ in reducer.buckets]
+        self.tokens: list[Tensor] = []  # of the buckets that are begun
+
+    def take(self, number: int, gradient: Tensor) -> None:
+        bucket, k = self.reducer.places[number]
+        self.parts[bucket][k] = gradient
+
+    def begin_full(self) -> bool:
+        for bucket, parts in list(zip(self.reducer.buckets, self.parts, strict=True))[len(self.tokens) :]:
+            if len(parts) < len(bucket.parameters):
+                return False
+            flat = concat([parts[k].reshape(-1) for k in range(len(parts))])
+            parts.clear()
+            self.begin(flat)
+        return True
+
+    def begin(self, flat: Tensor) -> None:
+        """Begins the mean of the next bucket."""
+        label = self.reducer.labels[len(self.tokens)]
+        self.tokens.append(call(self.reducer.group, "all_reduce_start", flat, reduce="mean", label=label))
+
+    def finish(self) -> list[tuple[Tensor, Tensor]]:
+        """Begins what is left, waits for all, and returns the averages."""
+        begun = len(self.tokens)
+        missing = []
+        for bucket, parts in list(zip(self.reducer.buckets, self.parts, strict=True))[begun:]:
+            for k, (name, p) in enumerate(zip(bucket.names, bucket.parameters, strict=True)):
+                if k not in parts:
+                    parts[k] = zeros(p.shape, dtype=p.dtype) if p.grad is None else p.grad
+                    missing += [name] if p.requires_grad else []  # or it was frozen since
+        if missing and not self.reducer.find_unused:
+            raise GradientError(
+                f"DataParallel: no gradient came to {', '.join(missing[:5])}{', ...' * (len(missing) > 5)}, for which "
+                "the other processes wait: use it in the loss, call requires_grad_(False) on it, or give DataParallel "
+                "find_unused_parameters=True, with which it counts as zero"
+            )
+        self.begin_full()
+        return [(p, g) for p, g in self.received() if p.requires_grad]
+
+    def received(self) -> list[tuple[Tensor, Tensor]]:
+        """The averages, once all buckets are there."""
+        found = []
+        for bucket, token in zip(self.reducer.buckets, self.tokens, strict=True):
+            flat = _awaited(self.reducer.group, token, bucket.size, bucket.parameters[0].dtype)
+            at = 0
+            for p in bucket.parameters:
+                found.append((p, flat[at : at + p.numel()].reshape(p.shape)))
+                at += p.numel()
+        return found
+
+    def abandon(self) -> None:
+        for token in self.tokens:
+            self.reducer.group.forget(token)
+
+
+def _awaited(group: Group, token: Tensor, size: int, dtype: Any) -> Tensor:
+    found: Tensor = OPS["all_reduce_wait"].fn(token, group=group.name, shape=(size,), dtype=dtype)
+    return found
+
+
+def _buckets(named: Sequence[tuple[str, Tensor]], most: float) -> list[Bucket]:
+    """The parameters from the last to the first, in buckets of at most so many bytes; a larger one has its own."""
+    found: list[list[tuple[str, Tensor]]] = []
+    size = 0.0
+    for name, p in reversed(named):
+        nbytes = p.numel() * p.dtype.itemsize
+        if not found or size + nbytes > most or found[-1][0][1].dtype is not p.dtype:
+            found.append([])
+            size = 0.0
+        found[-1].append((name, p))
+        size += nbytes
+    return [Bucket(tuple(name for name, _ in pairs), tuple(p for _, p in pairs)) for pairs in found]
