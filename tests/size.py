@@ -24,7 +24,7 @@ class Budget(NamedTuple):
 
 BUDGETS = {
     "hybridml": Budget(
-        93240,
+        93270,
         "processes that train together: groups over threads and MPI (860), collectives with gradients (270), data "
         "parallel (270), normalisation over all and parts of datasets (190), gradients on their way (140), launcher "
         "(75), checkpoints (130); "

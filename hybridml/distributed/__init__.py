@@ -3,6 +3,7 @@
 transport.py        the protocol of what moves arrays between processes, and the errors of calls that do not match
 threads.py          threads as processes, for tests and notebooks
 mpi.py              processes that MPI has started
+launched.py         what launchers have told the process
 order.py            one collective of a group after the other, some of them while the program goes on
 groups.py           `init`, the groups of this process, `split`
 meanings.py         what rows of hybridml_compiler/ops/collectives.py do in a group

@@ -8,7 +8,6 @@ one before it and leaves it to the one behind.
 from __future__ import annotations
 
 import itertools
-import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -23,12 +22,12 @@ from hybridml_compiler.errors import ArgumentError, CollectiveError
 from hybridml_compiler.ops.collectives import ALONE
 
 from ..core.tensor import Tensor, wrap
+from .launched import by_mpi, world_size
 from .order import Order
 from .transport import TIMEOUT, Call, Transport, is_whole
 
 T = TypeVar("T")
 WORLD = "world"  # the name of the group of all processes
-LAUNCHED = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MPI_LOCALRANKID")  # variables of MPI's launchers
 
 
 class Group:
@@ -209,10 +208,10 @@ def init(backend: str | None = None, *, timeout: float | None = None) -> Group:
         found = _groups.by_name.get(WORLD)
         if found is None:
             if backend is None:
-                backend = "mpi" if any(name in os.environ for name in LAUNCHED) else "local"
-                if backend == "local" and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+                backend = "mpi" if by_mpi() else "local"
+                if backend == "local" and world_size() > 1:
                     raise RuntimeError(
-                        f"distributed.init: WORLD_SIZE is {os.environ['WORLD_SIZE']}, which torchrun sets, and groups "
+                        f"distributed.init: WORLD_SIZE is {world_size()}, which torchrun sets, and groups "
                         "are MPI's: start the script with python -m hybridml.run or mpiexec, or call init('local')"
                     )
             found = _groups.by_name[WORLD] = Group(WORLD, _world() if backend == "mpi" else None)

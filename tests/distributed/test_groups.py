@@ -255,7 +255,9 @@ def test_a_group_is_no_part_of_copies_and_comparisons() -> None:
 def test_ctrl_c_ends_threads(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("""
+import signal
 from hybridml import distributed as dist
+signal.signal(signal.SIGINT, signal.default_int_handler)  # shells let jobs in the background ignore it
 def endless():
     print("here", flush=True)
     while True:
