@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from hybridml_compiler.targets.cpu.runtime.threads import get_num_threads
@@ -33,17 +34,19 @@ def parser() -> argparse.ArgumentParser:
         "python -m hybridml.run", description="Runs a script in many processes of this machine.", epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    found.add_argument("-n", "--processes", type=_positive, required=True, metavar="N", help="processes to start")
-    found.add_argument("--max-restarts", type=int, default=0, metavar="K", help="times to start again (default: 0)")
+    found.add_argument(
+        "-n", "--processes", type=partial(_whole, least=1), required=True, metavar="N", help="processes to start"
+    )
+    found.add_argument("--max-restarts", type=_whole, default=0, metavar="K", help="times to start again (default: 0)")
     found.add_argument("-m", "--module", action="store_true", help="SCRIPT is the name of a module")
     found.add_argument("script", metavar="SCRIPT", help="a Python file")
     found.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="arguments of the script")
     return found
 
 
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number, 1 or more, got {text!r}")
+def _whole(text: str, least: int = 0) -> int:
+    if not text.isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"must be a whole number, {least} or more, got {text!r}")
     return int(text)
 
 

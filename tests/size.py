@@ -254,8 +254,8 @@ BUDGETS = {
         "25 walks of graphs, name lists of operations, eleven ways to declare a function",
     ),
     "tests": Budget(
-        93800,
-        "processes that train together (1,450); "
+        93830,
+        "processes that train together (1,450); styles looked at again (22); "
         "which products pack an operand (15); "
         "programs of any size (480); "
         "random programs of arrays among the arguments (210); "

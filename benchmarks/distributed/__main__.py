@@ -37,7 +37,7 @@ TIMED = ("ms alone", "ms of two", "efficiency")
 
 
 def run(candidate: str, network: str, ranks: int, python: str, cache: str) -> dict[str, Any]:
-    """What rank 0 has measured: milliseconds of a step, and the last loss."""
+    """Trains in so many processes; returns rank 0's milliseconds of a step and last loss."""
     library, _, style = candidate.partition(" ")
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "results.json"

@@ -62,7 +62,7 @@ def train(folder: str, steps: int) -> None:
 
 
 def logged(path: Path, what: str) -> list[str]:
-    """What a process has logged of a kind."""
+    """The words that a process has logged behind one, such as the numbers of its steps behind \"step\"."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     return [line.split()[1] for line in lines if line.startswith(what) and len(line.split()) == 2]
 
@@ -91,7 +91,7 @@ def disturb(folder: Path, steps: int, kills: int) -> tuple[int, float]:
 
 
 def main(kills: int, steps: int) -> dict[str, Any]:
-    """What is found."""
+    """Trains undisturbed and disturbed; returns kills, steps done again, and whether the bits are the same."""
     with tempfile.TemporaryDirectory() as room:
         whole, disturbed = Path(room) / "whole", Path(room) / "disturbed"
         with start(whole, steps, 0) as alone:

@@ -29,11 +29,11 @@ class DataParallel(Module):
     find_unused_parameters: whether parameters to which no gradient comes count as zero; GradientError without.
 
     A loss that is the mean over its part of a batch, of equal parts, then has the gradients of the mean over the whole
-    batch. The bits are the same in every run with the same number of processes, and in both styles. What is averaged is
-    what `backward` leaves in `.grad`, which is dense: `hm.grad` and `autograd.grad` return the gradients of this
-    process, and `backward(create_graph=True)` is a GradientError. Parameters may be frozen and unfrozen in all
-    processes alike, if they required a gradient when this was made. Raises CollectiveError for models that differ,
-    ArgumentError for what is no module.
+    batch. The bits are the same in every run with the same number of processes. What is averaged is what `backward`
+    leaves in `.grad`, which is dense: `hm.grad` and `autograd.grad` return the gradients of this process, and
+    `backward(create_graph=True)` is a GradientError. Parameters may be frozen and unfrozen in all processes alike, if
+    they required a gradient when this was made. Raises CollectiveError for models that differ, ArgumentError for what
+    is no module.
 
     >>> import hybridml as hm
     >>> from hybridml import distributed as dist

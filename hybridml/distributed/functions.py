@@ -87,17 +87,21 @@ def _check_tag(name: str, tag: int) -> None:
         raise ArgumentError(f"{name}: tag must be an integer from 0 to {MOST_TAG - 1}, got {tag!r}")
 
 
+_LINEAR = ("sum", "mean")  # reductions whose gradient needs no operand
+
+
 class _AllReduce(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, op: str, group: Group) -> Tensor:
         ctx.op, ctx.group = op, group
         found: Tensor = call(group, "all_reduce", x, reduce=op)
-        ctx.save_for_backward(x, found)
+        if op not in _LINEAR:
+            ctx.save_for_backward(x, found)
         return found
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
-        if ctx.op in ("sum", "mean"):
+        if ctx.op in _LINEAR:
             return all_reduce(g, ctx.op, ctx.group), None, None
         whole = all_reduce(g, group=ctx.group)
         x, found = ctx.saved_tensors
@@ -121,40 +125,18 @@ class _Broadcast(Function):
         return whole if ctx.group.rank == ctx.src else zeros_like(whole), None, None
 
 
-class _AllGather(Function):
+class _Moving(Function):
+    """A row that moves parts between processes: the gradients go the other way, by another such row."""
+
     @staticmethod
-    def forward(ctx: Any, x: Tensor, group: Group) -> Tensor:
-        ctx.group = group
-        found: Tensor = call(group, "all_gather", x, size=group.size)
+    def forward(ctx: Any, x: Tensor, name: str, group: Group) -> Tensor:
+        ctx.name, ctx.group = name, group
+        found: Tensor = call(group, name, x, size=group.size)
         return found
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
-        return reduce_scatter(g, group=ctx.group), None
-
-
-class _ReduceScatter(Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, group: Group) -> Tensor:
-        ctx.group = group
-        found: Tensor = call(group, "reduce_scatter", x, size=group.size, reduce="sum")
-        return found
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Any:
-        return all_gather(g, ctx.group), None
-
-
-class _AllToAll(Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, group: Group) -> Tensor:
-        ctx.group = group
-        found: Tensor = call(group, "all_to_all", x, size=group.size)
-        return found
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Any:
-        return all_to_all(g, ctx.group), None
+        return _TRANSPOSED[ctx.name](g, ctx.group), None, None
 
 
 class _Send(Function):
@@ -230,7 +212,7 @@ def all_gather(x: Tensor, group: Group | None = None) -> Tensor:
     [[0.0, 1.0], [0.0, 1.0]]
     """
     x = _given("all_gather", x)
-    found: Tensor = _AllGather.apply(x, default(group))
+    found: Tensor = _Moving.apply(x, "all_gather", default(group))
     return found
 
 
@@ -246,7 +228,7 @@ def reduce_scatter(x: Tensor, group: Group | None = None) -> Tensor:
     [[2.0], [4.0]]
     """
     x = _given("reduce_scatter", x)
-    found: Tensor = _ReduceScatter.apply(x, default(group))
+    found: Tensor = _Moving.apply(x, "reduce_scatter", default(group))
     return found
 
 
@@ -262,7 +244,7 @@ def all_to_all(x: Tensor, group: Group | None = None) -> Tensor:
     [[0.0, 10.0], [1.0, 11.0]]
     """
     x = _given("all_to_all", x)
-    found: Tensor = _AllToAll.apply(x, default(group))
+    found: Tensor = _Moving.apply(x, "all_to_all", default(group))
     return found
 
 
@@ -326,3 +308,6 @@ def barrier(group: Group | None = None) -> None:
     [None, None]
     """
     call(default(group), "barrier")
+
+
+_TRANSPOSED = {"all_gather": reduce_scatter, "reduce_scatter": all_gather, "all_to_all": all_to_all}

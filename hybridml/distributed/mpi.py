@@ -132,15 +132,6 @@ class MpiTransport:
         header = self.comm.isend((array.shape, array.dtype.name), peer, 2 * tag)
         self._sent += [(header, None), (self.comm.Isend(_bytes(kept), peer, 2 * tag + 1), kept)]
 
-    def close(self) -> None:
-        """Waits until all that was sent has been taken, and tells the others that this process ends: a collective in
-        which they wait for it would wait in vain. Where processes have missed each other it ends them all, as MPI
-        cannot complete what one of them has given up."""
-        if self._late:
-            _abort()
-        _until(lambda: all(request.Test() for request, _ in self._sent), self.timeout)
-        self._last_words += [self.comm.isend(None, r, _GONE) for r in self._peers()]
-
     def receive(self, array: np.ndarray, peer: int, tag: int) -> None:
         if not _until(lambda: self.comm.iprobe(peer, 2 * tag), self.timeout):
             raise not_received(self.rank, self.size, array, peer, tag, self.timeout)
@@ -153,6 +144,15 @@ class MpiTransport:
 
     def split(self, color: int, key: int) -> MpiTransport:
         return MpiTransport(self.comm.Split(color, key), self.timeout)
+
+    def close(self) -> None:
+        """Waits until all that was sent has been taken, and tells the others that this process ends: a collective in
+        which they wait for it would wait in vain. Where processes have missed each other it ends them all, as MPI
+        cannot complete what one of them has given up."""
+        if self._late:
+            _abort()
+        _until(lambda: all(request.Test() for request, _ in self._sent), self.timeout)
+        self._last_words += [self.comm.isend(None, r, _GONE) for r in self._peers()]
 
 
 def _until(done: Any, seconds: float) -> bool:

@@ -10,6 +10,7 @@ from .. import arrays as xp
 from .. import functional as F
 from ..core.context import no_grad
 from ..core.tensor import Tensor
+from ..functional.normalization import move_running
 from ..nn.module import Module
 from ..nn.normalization import BatchNorm1d, BatchNorm2d, BatchNorm3d
 from .functions import all_gather
@@ -59,8 +60,11 @@ class SyncBatchNorm(BatchNorm1d):
             return super().forward(input)
         self._check(input)
         mean, variance, count = self._statistics(input)
-        with no_grad():
-            self._move(mean, variance * (count / (count - 1)))
+        momentum = self._count_batch(mean)
+        if self.running_mean is not None and self.running_var is not None:
+            with no_grad():
+                move_running(self.running_mean, mean, momentum)
+                move_running(self.running_var, variance * (count / (count - 1)), momentum)
         return F.batch_norm(input, mean, variance, self.weight, self.bias, False, 0.0, self.eps)
 
     def _statistics(self, input: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -77,17 +81,6 @@ class SyncBatchNorm(BatchNorm1d):
         total = counts.sum()
         mean = (means * counts).sum(axis=0) / total
         return mean, (squares + counts * (means - mean) ** 2).sum(axis=0) / total, total
-
-    def _move(self, mean: Tensor, variance: Tensor) -> None:
-        """Moves the running statistics towards those of a batch."""
-        if self.num_batches_tracked is None or self.running_mean is None or self.running_var is None:
-            return
-        self.num_batches_tracked.copy_(self.num_batches_tracked + 1)
-        by: Any = self.momentum
-        if by is None:
-            by = 1 / xp.astype(self.num_batches_tracked, mean.dtype)
-        for running, new in ((self.running_mean, mean), (self.running_var, variance)):
-            running.copy_(running * (1 - by) + xp.astype(new, running.dtype) * by)
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, group: Group | None = None) -> Module:

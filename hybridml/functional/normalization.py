@@ -51,9 +51,9 @@ def batch_norm(
         variance = (centred * centred).mean(axis=axes, keepdims=True)
         with no_grad():
             if running_mean is not None:
-                _move(running_mean, mean.reshape((-1,)), momentum)
+                move_running(running_mean, mean.reshape((-1,)), momentum)
             if running_var is not None:
-                _move(running_var, variance.reshape((-1,)) * (count / (count - 1)), momentum)
+                move_running(running_var, variance.reshape((-1,)) * (count / (count - 1)), momentum)
     else:
         if running_mean is None or running_var is None:
             raise ArgumentError("batch_norm: running_mean and running_var are needed unless training=True")
@@ -66,7 +66,8 @@ def batch_norm(
     return result if bias is None else result + bias.reshape(per_channel)
 
 
-def _move(running: Tensor, batch: Tensor, momentum: float | Tensor) -> None:
+def move_running(running: Tensor, batch: Tensor, momentum: float | Tensor) -> None:
+    """Moves a running statistic towards that of a batch, in place."""
     running.copy_(running * (1 - momentum) + xp.astype(batch, running.dtype) * momentum)
 
 
@@ -183,9 +184,9 @@ def instance_norm(
     variance = (centred * centred).mean(axis=axes, keepdims=True)
     with no_grad():
         if running_mean is not None:
-            _move(running_mean, mean.mean(axis=0).reshape((-1,)), momentum)
+            move_running(running_mean, mean.mean(axis=0).reshape((-1,)), momentum)
         if running_var is not None:
-            _move(running_var, variance.mean(axis=0).reshape((-1,)) * (count / (count - 1)), momentum)
+            move_running(running_var, variance.mean(axis=0).reshape((-1,)) * (count / (count - 1)), momentum)
     return _affine(centred * xp.rsqrt(variance + eps), *_per_channel(input, weight, bias))
 
 

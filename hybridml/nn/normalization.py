@@ -89,12 +89,6 @@ class _BatchNorm(_Affine, Spatial):
 
     def forward(self, input: Tensor) -> Tensor:
         self._check(input)
-        momentum: float | Tensor = 0.0 if self.momentum is None else self.momentum
-        if self.training and self.num_batches_tracked is not None:
-            with no_grad():
-                self.num_batches_tracked.copy_(self.num_batches_tracked + 1)
-                if self.momentum is None:
-                    momentum = 1 / xp.astype(self.num_batches_tracked, input.dtype)
         return F.batch_norm(
             input,
             self.running_mean,
@@ -102,9 +96,19 @@ class _BatchNorm(_Affine, Spatial):
             self.weight,
             self.bias,
             self.training or self.running_mean is None,
-            momentum,  # a tensor for the plain average: its value changes every step
+            self._count_batch(input),
             self.eps,
         )
+
+    def _count_batch(self, input: Tensor) -> float | Tensor:
+        """The momentum of this batch, which is counted in training: a tensor for the plain average, as its value
+        changes every step."""
+        if self.training and self.num_batches_tracked is not None:
+            with no_grad():
+                self.num_batches_tracked.copy_(self.num_batches_tracked + 1)
+                if self.momentum is None:
+                    return 1 / xp.astype(self.num_batches_tracked, input.dtype)
+        return 0.0 if self.momentum is None else self.momentum
 
     def extra_repr(self) -> str:
         return (

@@ -228,7 +228,7 @@ def test_alone_it_is_the_module() -> None:
 @pytest.mark.parametrize("traced", [False, True], ids=["eager", "traced"])
 @pytest.mark.parametrize("momentum", [0.1, None])
 def test_batch_normalisation_over_all_processes(momentum: float | None, traced: bool) -> None:
-    """That of the whole batch, of which ranks have different parts: result, gradients and running statistics."""
+    """Result, gradients and running statistics are those of the whole batch, of which ranks have different parts."""
     rng = np.random.default_rng(1)
     x, slope = (rng.standard_normal((7, 3, 2)).astype(np.float32) * 3 + 1 for _ in range(2))
     parts = (slice(0, 2), slice(2, 7))

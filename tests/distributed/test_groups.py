@@ -8,7 +8,6 @@ import pickle
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -107,9 +106,7 @@ def test_a_rank_that_does_not_come_is_named() -> None:
             dist.all_reduce(hm.ones(2))
         return str(error.value)
 
-    start = time.monotonic()
     late = dist.run_threads(3, rank, timeout=0.2)[0]
-    assert time.monotonic() - start < 30
     assert "rank 0 of 3 has called all_reduce(float32[2], sum), collective 0; rank 1 did not come within 0.2 s" in late
     assert "a longer timeout" in late
 

@@ -130,7 +130,6 @@ dist.init()
 
 
 def test_a_rank_that_does_not_come_is_named(mpi: Mpi) -> None:
-    start = time.monotonic()
     done = mpi(3, """
 import time
 import hybridml as hm
@@ -140,12 +139,11 @@ if dist.get_rank() == 2:
     time.sleep(100)
 dist.all_reduce(hm.ones(3))
 """)  # fmt: skip
-    assert done.returncode != 0 and time.monotonic() - start < 60
+    assert done.returncode != 0
     assert "rank 2 did not come within 1 s" in done.stderr
 
 
 def test_an_error_of_one_process_ends_all(mpi: Mpi) -> None:
-    start = time.monotonic()
     done = mpi(2, """
 import hybridml as hm
 from hybridml import distributed as dist
@@ -154,7 +152,7 @@ if dist.get_rank() == 1:
     raise ValueError("of rank 1")
 dist.all_reduce(hm.ones(3))
 """)  # fmt: skip
-    assert done.returncode != 0 and time.monotonic() - start < 60
+    assert done.returncode != 0
     assert "ValueError: of rank 1" in done.stderr
 
 
@@ -212,7 +210,6 @@ def test_without_mpi_it_says_what_to_install(
 
 def test_who_has_given_up_is_not_waited_for(mpi: Mpi) -> None:
     """A rank that was late finds that the other one has gone on."""
-    start = time.monotonic()
     done = mpi(2, """
 import time
 import hybridml as hm
@@ -228,12 +225,10 @@ except dist.CollectiveError as error:
 """)  # fmt: skip
     folder = Path(done.args[-1]).parent
     assert all("within 0.5 s" in (folder / f"{rank}.txt").read_text() for rank in (0, 1))
-    assert time.monotonic() - start < 60
 
 
 @pytest.mark.parametrize("last", ["sys.exit(3)", "sys.exit('no data')", "pass"])
 def test_a_process_that_ends_is_named(mpi: Mpi, last: str) -> None:
-    start = time.monotonic()
     done = mpi(2, f"""
 import sys
 import hybridml as hm
@@ -245,7 +240,7 @@ if dist.get_rank() == 0:
 else:
     {last}
 """)  # fmt: skip
-    assert done.returncode != 0 and time.monotonic() - start < 60
+    assert done.returncode != 0
     assert "rank 0 of 2 has called all_reduce(float32[3], sum), collective 1, and rank 1 has ended" in done.stderr
 
 

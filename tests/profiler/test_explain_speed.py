@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from hybridml.profiler.speed import factors, parts, report, rules
 from hybridml.profiler.speed import machine as machines
 from hybridml.profiler.speed.launches import PRODUCTS, Ran, kind_of, ran
 from hybridml.profiler.speed.machine import Machine
-from hybridml.profiler.speed.measure import fast
+from hybridml.profiler.speed.measure import Style, fast
 from hybridml.profiler.speed.parts import Block, Operation, Operations, Part, parts_of
 from hybridml.profiler.speed.report import Factor, Speed, Spent, Stage
 from hybridml.tracing.function import TracedFunction
@@ -439,3 +440,25 @@ def test_every_factor_has_sentences(name: str, verdict: str) -> None:
     assert factor.verdict == verdict and "{" not in said
     assert ("not clear here" in said and "0.70 to 3.00 times" in said) == (verdict == "unclear")
     assert report.duration(3.0 * ratio) in said
+
+
+def test_a_style_is_looked_at_until_both_kinds_of_blocks_take_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few times at most: a slow phase of the machine that meets one kind alone is no part of a call."""
+
+    def looked(clocked: list[int]) -> Style:
+        style = object.__new__(Style)
+        style.plain, style.clocked, style.seen, style.once_ms = [], [], Operations(), 100.0
+        style.samples, style.snapshot = [100.0], SimpleNamespace(restore=lambda: None)  # type: ignore[assignment]
+        left = iter(clocked)
+
+        def pair(block_ms: float) -> None:
+            style.plain.append(Block([0], 100 * MS, [], 0))
+            style.clocked.append(Block([0], next(left) * MS, [], 0))
+
+        monkeypatch.setattr(style, "_pair", pair)
+        style.look(0.0)
+        return style
+
+    assert [block.ms for block in looked([102, 1]).clocked] == [102.0]
+    assert [block.ms for block in looked([120, 115, 103, 1]).clocked] == [120.0, 115.0, 103.0]
+    assert [block.ms for block in looked([120] * 9).clocked] == [120.0] * 4
