@@ -17,7 +17,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,11 +25,13 @@ import numpy as np
 
 from . import config, time_limit
 from .aval import CPU
+from .donation import donated
 from .errors import CompileError
 from .graph.interpret import interpret
 from .graph.ir import Graph, Node
 from .graph.sizes import at_sizes
 from .graph.text import parse_graph, print_graph
+from .graph.updates import is_awaited
 from .graph.verify import verify
 from .hooks import hooks
 from .once import lazy
@@ -236,10 +238,12 @@ def _compute(graph: Graph) -> host_callback.Compute:
     params, results = dict(first.params), [node.params.get("result") for node in graph.outputs]
     if op.results:
         params["result"] = None
+    awaited = is_awaited(first)
 
     def compute(arrays: Sequence[np.ndarray], targets: Sequence[np.ndarray]) -> None:
         operands = [arrays[at] if type(at) is int else at for at in where]
-        with np.errstate(all="ignore"):
+        in_place = awaited and arrays[0].ctypes.data == targets[0].ctypes.data
+        with np.errstate(all="ignore"), donated(arrays[0]) if in_place else nullcontext():
             if isinstance(op.eager, np.ufunc):
                 op.eager(*operands, out=targets[0])
                 return

@@ -20,8 +20,8 @@ FRONT, COMPILER = "hybridml", "hybridml_compiler"
 
 # The compiler's rooms in the order of the data's way through them, each with the rooms that it may use.
 BASE = (
-    "locks", "in_force", "once", "time_limit", "record", "walk", "weak", "errors", "hooks", "config", "compile_policy",
-    "dtypes", "sizes", "aval",
+    "locks", "in_force", "once", "time_limit", "record", "walk", "weak", "errors", "donation", "hooks", "config",
+    "compile_policy", "dtypes", "sizes", "aval",
 )  # fmt: skip
 ARROWS: dict[str, tuple[str, ...]] = {
     "locks": (),
@@ -32,6 +32,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "walk": (),
     "weak": ("locks",),
     "errors": (),
+    "donation": (),
     "hooks": ("record",),
     "config": ("record", "errors"),
     "compile_policy": ("config",),
@@ -83,7 +84,7 @@ FRONT_ARROWS: dict[str, tuple[str, ...]] = {
     "utils": ("data", "transforms"),  # what stands there in PyTorch
     "io": ("core", "nn"),
     "training": (*_LIBRARY, "io", "metrics", "nn", "optim"),
-    "distributed": (*_LIBRARY, "data", "functional", "io", "nn"),
+    "distributed": (*_LIBRARY, "data", "functional", "io", "nn", "optim"),
     "run": (),
     "interop": (*_BASIC, "linalg", "random"),
     "inspect": (*_TRACED, "random", "cuda"),

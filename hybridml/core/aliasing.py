@@ -19,7 +19,8 @@ import numpy as np
 
 from hybridml_compiler import dtypes
 from hybridml_compiler.aval import Aval
-from hybridml_compiler.eager.large import compute_into, donated
+from hybridml_compiler.donation import donated
+from hybridml_compiler.eager.large import compute_into
 from hybridml_compiler.errors import DTypeError, GradientError, ShapeError
 from hybridml_compiler.ops.shapes import broadcast
 from hybridml_compiler.ops.table import OPS

@@ -65,7 +65,7 @@ class DataParallel(Module):
         self._of_all, self._joining = group is None, False
         if self.group.size > 1:
             self.group.meet("DataParallel", None, _digest(module), lambda transport: None)
-            self._take(self._state())
+            copy_from(0, self._state(), self.group)
         self._reducer = self._made_reducer()
 
     def _made_reducer(self) -> Reducer | None:
@@ -82,16 +82,6 @@ class DataParallel(Module):
 
     def _state(self) -> list[Tensor]:
         return [*self.module.parameters(), *self.module.buffers()]
-
-    def _take(self, tensors: Sequence[Tensor], src: int = 0) -> None:
-        """Copies a rank's values into these tensors, those of a dtype together."""
-        with no_grad():
-            for dtype in dict.fromkeys(t.dtype for t in tensors):
-                same, at = [t for t in tensors if t.dtype is dtype], 0
-                flat = broadcast(concat([t.detach().reshape(-1) for t in same]), src, self.group)
-                for t in same:
-                    t.copy_(flat[at : at + t.numel()].reshape(t.shape))
-                    at += t.numel()
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The module's result."""
@@ -119,7 +109,7 @@ class DataParallel(Module):
 
     def _take_buffers(self, src: int) -> None:
         if self.training and self.broadcast_buffers:
-            self._take(list(self.module.buffers()), src)
+            copy_from(src, list(self.module.buffers()), self.group)
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -165,7 +155,7 @@ class DataParallel(Module):
                 last = active
                 self._take_buffers(active)
                 self._reducer.join_with_zeros()
-            self._take(self._state(), int(all_reduce(asarray(last), "max", self.group)))
+            copy_from(int(all_reduce(asarray(last), "max", self.group)), self._state(), self.group)
         finally:
             self._joining = False
 
@@ -174,6 +164,17 @@ class DataParallel(Module):
         if current_interpreter() is not None:
             raise TraceError("DataParallel.join: a traced step does not ask the other processes; run it eagerly")
         return int(all_reduce(asarray(self.group.rank if here else -1), "max", self.group))
+
+
+def copy_from(src: int, tensors: Sequence[Tensor], group: Group) -> None:
+    """Copies a rank's values into these tensors of all processes, those of a dtype together."""
+    with no_grad():
+        for dtype in dict.fromkeys(t.dtype for t in tensors):
+            same, at = [t for t in tensors if t.dtype is dtype], 0
+            flat = broadcast(concat([t.detach().reshape(-1) for t in same]), src, group)
+            for t in same:
+                t.copy_(flat[at : at + t.numel()].reshape(t.shape))
+                at += t.numel()
 
 
 def _digest(module: Module) -> str:

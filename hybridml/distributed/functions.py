@@ -6,7 +6,7 @@ of all, so that the gradient of `all_reduce` is `all_reduce` of the gradients, a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from hybridml_compiler.aval import Aval
@@ -136,7 +136,19 @@ class _Moving(Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
-        return _TRANSPOSED[ctx.name](g, ctx.group), None, None
+        return _TRANSPOSED[ctx.name](g, group=ctx.group), None, None
+
+
+class _ScatteredMean(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, group: Group) -> Tensor:
+        ctx.group = group
+        found: Tensor = call(group, "reduce_scatter", x, size=group.size, reduce="mean")
+        return found
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        return all_gather(g / ctx.group.size, ctx.group), None
 
 
 class _Send(Function):
@@ -216,19 +228,21 @@ def all_gather(x: Tensor, group: Group | None = None) -> Tensor:
     return found
 
 
-def reduce_scatter(x: Tensor, group: Group | None = None) -> Tensor:
+def reduce_scatter(x: Tensor, op: str = "sum", group: Group | None = None) -> Tensor:
     """This process's part of the sum of the processes' tensors, along the first axis.
 
-    Shapes (size * n, ...) -> (n, ...). Raises ShapeError for a first axis that has no equal parts, CollectiveError as
-    `all_reduce`.
+    Shapes (size * n, ...) -> (n, ...). op: "sum", or "mean" (of floats). Raises ArgumentError for others, ShapeError
+    for a first axis that has no equal parts, CollectiveError as `all_reduce`.
 
     >>> import hybridml as hm
     >>> from hybridml import distributed as dist
     >>> dist.run_threads(2, lambda: dist.reduce_scatter(hm.tensor([1.0, 2.0])).tolist())
     [[2.0], [4.0]]
     """
-    x = _given("reduce_scatter", x)
-    found: Tensor = _Moving.apply(x, "reduce_scatter", default(group))
+    x, group = _given("reduce_scatter", x), default(group)
+    if op not in _LINEAR:
+        raise ArgumentError(f"reduce_scatter: op is 'sum' or 'mean', got {op!r}")
+    found: Tensor = _ScatteredMean.apply(x, group) if op == "mean" else _Moving.apply(x, "reduce_scatter", group)
     return found
 
 
@@ -310,4 +324,8 @@ def barrier(group: Group | None = None) -> None:
     call(default(group), "barrier")
 
 
-_TRANSPOSED = {"all_gather": reduce_scatter, "reduce_scatter": all_gather, "all_to_all": all_to_all}
+_TRANSPOSED: dict[str, Callable[..., Tensor]] = {
+    "all_gather": reduce_scatter,
+    "reduce_scatter": all_gather,
+    "all_to_all": all_to_all,
+}

@@ -47,11 +47,12 @@ class Group:
         self.name, self._transport = ALONE if transport is None else name, transport
         self.rank, self.size = (0, 1) if transport is None else (transport.rank, transport.size)
         self.token: Tensor = wrap(np.zeros((), dtypes.int64))  # real inside of a trace, too
-        self.promised: dict[int, tuple[Future[Any], np.ndarray]] = {}  # by token: what has been begun, and its array
+        # By token: what has been begun, and where whoever waits for it says that it may be made.
+        self.promised: dict[int, tuple[Future[np.ndarray], list[np.ndarray]]] = {}
         self.models = itertools.count()  # numbers of DataParallels
         self._done: dict[tuple[str, int], Any] = {}
         self._number, self._splits = itertools.count(), itertools.count()
-        self._order = Order()
+        self._order = Order(lambda: self.transport.overlaps)
 
     @property
     def transport(self) -> Transport:
@@ -100,17 +101,18 @@ class Group:
         _groups.by_name[found.name] = found
         return found
 
-    def once(self, name: str, token: int, work: Callable[[], T]) -> T:
+    def once(self, name: str, token: int, work: Callable[[], T], again: Callable[[], T] | None = None) -> T:
         """The results of a call of a row, made once: a program that ends at a failed check is run again for its error,
         and the others do not call again. Its calls are known by their tokens, until one has the token that the last
-        complete program has left."""
+        complete program has left. `again`: what stands for a result that is not kept."""
         key = name, token
         if key in self._done:
-            found: T = self._done[key]
+            found: T = self._done[key] if again is None else again()
             return found
         if token == int(self.token._array):
             self._done.clear()
-        made = self._done[key] = work()
+        made = work()
+        self._done[key] = made if again is None else None
         return made
 
     def meet(self, name: str, x: np.ndarray | None, detail: str, work: Callable[[Transport], T]) -> T:
@@ -122,14 +124,14 @@ class Group:
         return self._now(partial(work, self.transport))
 
     def begin(self, name: str, x: np.ndarray, detail: str, work: Callable[[Transport], T]) -> Future[T]:
-        """The promise of what `meet` returns, of work in the group's thread while the program goes on."""
+        """The promise of what `meet` returns, of work that is done while the program goes on, or when it waits."""
         return self._order.begin(self._meeting(name, x, detail, work))
 
     def wait(self, promise: Future[T]) -> T:
         """The result of work that was begun. Its error is raised for the line that waits."""
         try:
             with self.transport.waiting():
-                return promise.result()
+                return self._order.result(promise)
         except CollectiveError as error:
             raise CollectiveError(error.text) from None
 

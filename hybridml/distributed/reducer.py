@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
+import numpy as np
+
+from hybridml_compiler import dtypes
+from hybridml_compiler.donation import donated
 from hybridml_compiler.errors import GradientError
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.record import record
@@ -12,6 +17,7 @@ from hybridml_compiler.record import record
 from ..arrays.creation import zeros
 from ..arrays.shaping.manipulation import concat
 from ..core.autodiff.reductions import Reduction
+from ..core.autodiff.tape import own
 from ..core.tensor import Tensor
 from .functions import call
 from .groups import Group
@@ -28,9 +34,20 @@ class Bucket:
     parameters: tuple[Tensor, ...]
 
     @property
-    def size(self) -> int:
-        """The number of their elements."""
-        return sum(p.numel() for p in self.parameters)
+    def shape(self) -> tuple[int, ...]:
+        """The shape in which they travel: one alone as it is, several after each other."""
+        alone = len(self.parameters) == 1
+        return tuple(self.parameters[0].shape) if alone else (sum(p.numel() for p in self.parameters),)
+
+    def cut(self, whole: Tensor) -> list[Tensor]:
+        """What is each one's of a tensor of this shape."""
+        if len(self.parameters) == 1:
+            return [whole]
+        found, at = [], 0
+        for p in self.parameters:
+            found.append(whole[at : at + p.numel()].reshape(p.shape))
+            at += p.numel()
+        return found
 
 
 class Reducer(Reduction):
@@ -59,7 +76,7 @@ class Reducer(Reduction):
         """Takes part in a backward of the others with zeros."""
         averages = Averages(self)
         for bucket in self.buckets:
-            averages.begin(zeros((bucket.size,), dtype=bucket.parameters[0].dtype))
+            averages.begin(zeros(bucket.shape, dtype=bucket.parameters[0].dtype))
         averages.received()
 
 
@@ -69,29 +86,33 @@ class Averages:
     def __init__(self, reducer: Reducer) -> None:
         self.reducer = reducer
         self.parts: list[dict[int, Tensor]] = [{} for _ in reducer.buckets]
-        self.tokens: list[Tensor] = []  # of the buckets that are begun
+        self.begun: list[tuple[Tensor, Tensor]] = []  # of buckets: their gradients after each other, and the token
 
     def take(self, number: int, gradient: Tensor) -> None:
         bucket, k = self.reducer.places[number]
         self.parts[bucket][k] = gradient
 
     def begin_full(self) -> bool:
-        for bucket, parts in list(zip(self.reducer.buckets, self.parts, strict=True))[len(self.tokens) :]:
+        for bucket, parts in list(zip(self.reducer.buckets, self.parts, strict=True))[len(self.begun) :]:
             if len(parts) < len(bucket.parameters):
                 return False
-            flat = concat([parts[k].reshape(-1) for k in range(len(parts))])
-            parts.clear()
-            self.begin(flat)
+            if len(parts) == 1:
+                alone = parts.pop(0)
+                self.begin(own(alone))
+            else:
+                self.begin(concat([parts.pop(k).reshape(-1) for k in range(len(parts))]))
         return True
 
     def begin(self, flat: Tensor) -> None:
-        """Begins the mean of the next bucket."""
-        label = self.reducer.labels[len(self.tokens)]
-        self.tokens.append(call(self.reducer.group, "all_reduce_start", flat, reduce="mean", label=label))
+        """Begins the sum of the next bucket, in float32 at least, so that it does not overflow where its mean does not.
+        Nobody else has the memory of `flat`."""
+        flat = _cast(flat, _summed(flat.dtype))
+        label = self.reducer.labels[len(self.begun)]
+        self.begun.append((flat, call(self.reducer.group, "all_reduce_start", flat, label=label)))
 
     def finish(self) -> list[tuple[Tensor, Tensor]]:
         """Begins what is left, waits for all, and returns the averages."""
-        begun = len(self.tokens)
+        begun = len(self.begun)
         missing = []
         for bucket, parts in list(zip(self.reducer.buckets, self.parts, strict=True))[begun:]:
             for k, (name, p) in enumerate(zip(bucket.names, bucket.parameters, strict=True)):
@@ -109,22 +130,32 @@ class Averages:
 
     def received(self) -> list[tuple[Tensor, Tensor]]:
         """The averages, once all buckets are there."""
-        found = []
-        for bucket, token in zip(self.reducer.buckets, self.tokens, strict=True):
-            flat = _awaited(self.reducer.group, token, bucket.size, bucket.parameters[0].dtype)
-            at = 0
-            for p in bucket.parameters:
-                found.append((p, flat[at : at + p.numel()].reshape(p.shape)))
-                at += p.numel()
+        found: list[tuple[Tensor, Tensor]] = []
+        for bucket, (flat, token) in zip(self.reducer.buckets, self.begun, strict=True):
+            whole = _awaited(self.reducer.group, flat, token)
+            whole /= self.reducer.group.size  # here, as it is in a cache
+            parts = bucket.cut(_cast(whole, bucket.parameters[0].dtype))
+            found += zip(bucket.parameters, parts, strict=True)
         return found
 
     def abandon(self) -> None:
-        for token in self.tokens:
+        for _, token in self.begun:
             self.reducer.group.forget(token)
 
 
-def _awaited(group: Group, token: Tensor, size: int, dtype: Any) -> Tensor:
-    found: Tensor = OPS["all_reduce_wait"].fn(token, group=group.name, shape=(size,), dtype=dtype)
+def _summed(dtype: Any) -> Any:
+    return dtypes.float32 if dtypes.is_narrow(dtype) else dtype
+
+
+def _cast(x: Tensor, dtype: Any) -> Tensor:
+    return x if x.dtype is dtype else x.astype(dtype)
+
+
+def _awaited(group: Group, flat: Tensor, token: Tensor) -> Tensor:
+    """What was begun, in the same memory."""
+    is_real = type(flat._array) is np.ndarray
+    with donated(flat._array) if is_real else nullcontext():
+        found: Tensor = OPS["all_reduce_wait"].fn(flat, token, group=group.name)
     return found
 
 

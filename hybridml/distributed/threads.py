@@ -45,6 +45,8 @@ class Meeting:
 class ThreadTransport:
     """The transport of one of the threads."""
 
+    overlaps = True  # they wait without looks, each for a condition
+
     def __init__(self, meeting: Meeting, rank: int, timeout: float = TIMEOUT) -> None:
         self.meeting, self.rank, self.size, self.timeout = meeting, rank, meeting.size, timeout
 

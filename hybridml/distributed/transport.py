@@ -46,6 +46,10 @@ class Transport(Protocol):
     size: int
     timeout: float
 
+    @property
+    def overlaps(self) -> bool:
+        """Whether what is moved in a thread beside the program does not disturb its compute."""
+
     def waiting(self) -> AbstractContextManager[None]:
         """The block in which a program waits for other processes."""
 

@@ -8,9 +8,7 @@ steps, long lists) NumPy computes.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +17,7 @@ from .. import dtypes
 from ..aval import Aval
 from ..compile_policy import KEPT, LISTED, MOST, known_or_made
 from ..compile_policy import OPERATION as LARGE
+from ..donation import taken
 from ..hooks import hooks
 from ..once import once
 from ..ops.conversion import convert
@@ -54,7 +53,7 @@ def keeps(op: Op) -> bool:
     return isinstance(op.eager, np.ufunc) and not op.params and not any(t.endswith("d->?") for t in op.eager.types)
 
 
-def kept(kernel: Callable[..., Any], *arrays: np.ndarray) -> Any:
+def kept(kernel: Callable[..., Any], *arrays: Any) -> Any:
     """The result of a function of NumPy's, in memory that is kept when it is freed. Where several results of `KEPT`
     bytes live at once, the C library gives memory back to the kernel each time (fdtd_2d of 200 x 220: 10.7 ms, 4.9)."""
     return _under()(kernel, *arrays)
@@ -153,27 +152,9 @@ def _turned(op: Op, order: Sequence[int], arrays: Sequence[np.ndarray], params: 
     return run
 
 
-class _Donated(threading.local):
-    array: np.ndarray | None = None
-
-
-_donated = _Donated()
-
-
-@contextmanager
-def donated(array: np.ndarray) -> Iterator[None]:
-    """Lets the first row that would copy this array and write to the copy write to the array itself."""
-    _donated.array = array
-    try:
-        yield
-    finally:
-        _donated.array = None
-
-
 def materialized(array: np.ndarray) -> np.ndarray:
     """A copy of an array, on all cores where it is large and dense, or one number seen as many; or what is donated."""
-    if array is _donated.array:
-        _donated.array = None
+    if taken(array):
         return array
     if array.size < LARGE or not _is_plain(array) or not _compiler():
         return array.copy(order="K")

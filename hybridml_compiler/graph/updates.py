@@ -13,6 +13,11 @@ def is_update(node: Node) -> bool:
     return node.op is not None and node.op.is_update
 
 
+def is_awaited(node: Node) -> bool:
+    """Whether it is the result of an asynchronous operation, which is what its first operand has become."""
+    return node.op is not None and node.op.asynchronous == "wait"
+
+
 def is_updated(start: Node, end: Node) -> bool:
     """Whether one array is another one after updates of it, by slices and by loops."""
     return bool(versions(start, end))
@@ -30,8 +35,9 @@ def versions(start: Node, end: Node) -> list[Node]:
 
 
 def old_of(node: Node) -> Node | None:
-    """The array that an update replaces a slice or rows of, or a loop that does so with its carry."""
-    if is_update(node) or (node.kind == "scatter" and node.inputs[0] not in node.inputs[1:]):
+    """The array that an update replaces a slice or rows of, or a loop that does so with its carry; or what an
+    asynchronous operation was begun with."""
+    if is_update(node) or is_awaited(node) or (node.kind == "scatter" and node.inputs[0] not in node.inputs[1:]):
         return node.inputs[0]
     if node.op is LOOP and updates_carry(node.params["body"].graph, node.params, node.params["result"]):
         return node.inputs[carry_position(node)]

@@ -223,20 +223,15 @@ all_reduce_start = _row(
     lambda x, token, **_: _next(token),
     results=(),
     asynchronous="start",
-    reduce="sum",
     label="",
 )
 all_reduce_wait = _row(
     "all_reduce_wait",
-    "The result of the `all_reduce_start` that has made the token, of this shape and dtype.",
-    lambda token, **params: _received(token, **params)[0],
-    lambda token, **params: _nothing(token, **params)[0],
-    inputs=("token",),
+    "The sum of x over the processes, which the `all_reduce_start` of the same x has begun that has made the token.",
+    lambda x, token, **_: _same(x, token)[0],
+    lambda x, token, **_: x.copy(),
     results=(),
     asynchronous="wait",
-    shape=REQUIRED,
-    dtype=REQUIRED,
-    samples=({"shape": (2, 3), "dtype": dtypes.float32},),
 )
 
 ROWS = (

@@ -125,16 +125,18 @@ class Watch:
         if not self._complete:
             return
         while self._complete:
-            leaf, g = found.pop(self._complete.pop())
-            reduction, number = leaf.reduction
-            g = conjugated(densified(g))
-            if leaf.hooks:
-                g = run_hooks(leaf.hooks, g)
-            before = shown(leaf)
-            self._running[id(reduction)].take(number, g if before is None else added(before, g))
+            self._give_one(*found.pop(self._complete.pop()))
         for running in self._running.values():
             if not running.begin_full():
                 return  # the next ones wait for it
+
+    def _give_one(self, leaf: Any, g: Any) -> None:
+        reduction, number = leaf.reduction
+        g = conjugated(densified(g))
+        if leaf.hooks:
+            g = run_hooks(leaf.hooks, g)
+        before = shown(leaf)
+        self._running[id(reduction)].take(number, g if before is None else added(before, g))
 
     def around_walk(self, walk: Callable[..., Found]) -> tuple[Found, list[tuple[Tensor, Tensor]]]:
         """The gradients that a walk finds but for those that the reductions take, and what they make of these."""

@@ -10,7 +10,8 @@ into memory of its own: a copy of the slice, not of the array. Where something n
 gets a copy of it.
 
 Rows at computed indices, `scatter_set(B, indices, rows)`, are written there as well: the indices are checked in a
-kernel of their own first, because an error leaves the array as it was.
+kernel of their own first, because an error leaves the array as it was. So is what an asynchronous operation, of another
+processor or of other processes, makes of an array that it was given.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ...graph.body import family
 from ...graph.checks import INDEXED, limit
 from ...graph.checks import operand as indices_of
 from ...graph.ir import Graph, Node, apply, users, with_inputs
-from ...graph.updates import is_update, is_updated, old_of
+from ...graph.updates import is_awaited, is_update, is_updated, old_of
 from ...ops.control import LOOP
 from ...ops.op import Op
 from ...ops.shapes import are_apart, count, is_empty, positions
@@ -106,7 +107,8 @@ def with_stores(graph: Graph, donated: Mapping[int, int]) -> tuple[Graph, InPlac
         if lasting.get(base, node) is not node:
             continue  # another update of the array is what an output is made of: the memory is that one's
         own = base in chosen or base in given
-        in_memory = base.kind in OWN_LOOP or (node.op is LOOP and base.kind in ("creation", "elementwise"))
+        to_loop = node.op is LOOP and base.kind in ("creation", "elementwise")
+        in_memory = base.kind in OWN_LOOP or to_loop or (is_awaited(node) and base.op is not None)
         made_here = in_memory or is_update(base)
         home = homes.get(base, base)
         # A version that is given out and updated further: the memory is that of the last one.
@@ -140,9 +142,9 @@ def with_stores(graph: Graph, donated: Mapping[int, int]) -> tuple[Graph, InPlac
             old = old_of(new)
             assert old is not None
             found.memory[new] = old
-        elif node in chosen and node.kind == "scatter":
+        elif node in chosen and not is_update(node):
             found.memory[new] = base = new.inputs[0]
-            if _reads(new.inputs[2], base):
+            if node.kind == "scatter" and _reads(new.inputs[2], base):
                 forced[new.inputs[2]] = "it reads what it is to overwrite"
         elif node in chosen:
             new, store = _with_store(new)
