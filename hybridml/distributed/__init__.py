@@ -10,6 +10,9 @@ meanings.py         what rows of hybridml_compiler/ops/collectives.py do in a gr
 functions.py        collectives on tensors, with gradients
 reducer.py          averages of gradients, in buckets that are under way during the backward
 data_parallel.py    `DataParallel`
+placements.py       parameters of which each process holds a part, and whole state dicts of them
+fully_shard.py      `fully_shard`: parameters that are whole while a module computes
+zero.py             `ZeroRedundancyOptimizer`: the state of an optimizer, in parts
 sync_batch_norm.py  batch normalisation by the statistics of all processes
 checkpoints.py      step-numbered checkpoints
 sampler.py          the part of a dataset that belongs to a process
@@ -20,14 +23,18 @@ from hybridml_compiler.errors import CollectiveError
 from . import meanings as _meanings  # noqa: F401  (rows of the compiler call it)
 from .checkpoints import CheckpointManager
 from .data_parallel import DataParallel
+from .fully_shard import fully_shard
 from .functions import all_gather, all_reduce, all_to_all, barrier, broadcast, recv, reduce_scatter, send
 from .groups import Group, get_rank, get_world_size, init, is_initialized
+from .placements import full_state_dict, load_full_state_dict
 from .sampler import DistributedSampler
 from .sync_batch_norm import SyncBatchNorm
 from .threads import run_threads
+from .zero import ZeroRedundancyOptimizer
 
 __all__ = [
     "CheckpointManager", "CollectiveError", "DataParallel", "DistributedSampler", "Group", "SyncBatchNorm",
-    "all_gather", "all_reduce", "all_to_all", "barrier", "broadcast", "get_rank", "get_world_size", "init",
-    "is_initialized", "recv", "reduce_scatter", "run_threads", "send",
+    "ZeroRedundancyOptimizer", "all_gather", "all_reduce", "all_to_all", "barrier", "broadcast", "full_state_dict",
+    "fully_shard", "get_rank", "get_world_size", "init", "is_initialized", "load_full_state_dict", "recv",
+    "reduce_scatter", "run_threads", "send",
 ]  # fmt: skip

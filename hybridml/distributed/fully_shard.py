@@ -1,0 +1,156 @@
+"""`fully_shard`: a module whose parameters are spread over the processes, and whole only while it computes.
+
+The gather of the parts is differentiable: its gradient gives each process the mean of its part alone. So there is
+nothing of its own for the backward, and a traced step has both as operations. Source: ZeRO (Rajbhandari et al., SC
+2020), stages 2 and 3, by gathers that are part of the program as in SimpleFSDP (Zhang et al., 2024).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from hybridml_compiler.errors import ArgumentError
+
+from ..arrays.shaping.manipulation import concat
+from ..core.autodiff.function import Function
+from ..core.tensor import Tensor
+from ..nn.module import Module
+from ..nn.utils.computed import outside_of_traces
+from ..transforms.checkpoint import checkpoint
+from .data_parallel import copy_from
+from .functions import all_gather, reduce_scatter
+from .groups import Group, default
+from .placements import Flat, Layout, place
+
+M = TypeVar("M", bound=Module)
+Places = Sequence[tuple[Module, str]]  # where one parameter is
+
+
+class _Gather(Function):
+    """The parts of all processes; its gradient is the mean of the processes' gradients of this one's part."""
+
+    @staticmethod
+    def forward(ctx: Any, part: Tensor, group: Group) -> Tensor:
+        ctx.group = group
+        return all_gather(part, group)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        return reduce_scatter(g, "mean", ctx.group), None
+
+
+def gathered(parts: Sequence[Tensor], layouts: Sequence[Layout], group: Group) -> list[Tensor]:
+    """Whole tensors of their parts, those of a dtype moved together."""
+    found: list[Tensor] = list(parts)
+    for dtype in dict.fromkeys(part.dtype for part in parts):
+        numbers = [k for k, part in enumerate(parts) if part.dtype is dtype]
+        flat = concat([parts[k].reshape(-1) for k in numbers])
+        whole, at = _Gather.apply(flat, group).reshape((group.size, flat.numel())), 0
+        for k in numbers:
+            count = parts[k].numel()
+            found[k] = layouts[k].joined(whole[:, at : at + count].reshape((group.size, *parts[k].shape)))
+            at += count
+    return found
+
+
+class ShardedForward:
+    """The forward of a module with whole parameters in the places of its parts."""
+
+    def __init__(self, module: Module, group: Group, places: Sequence[Places], layouts: Sequence[Layout]) -> None:
+        self.module, self.group, self.places, self.layouts = module, group, places, layouts
+        self.inner = vars(module).get("forward")
+        self.reshard = True
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return checkpoint(self._run, *args, **kwargs) if self.reshard else self._run(*args, **kwargs)
+
+    def _run(self, *args: Any, **kwargs: Any) -> Any:
+        with self._whole():
+            if self.inner is not None:
+                return self.inner(*args, **kwargs)
+            return type(self.module).forward(self.module, *args, **kwargs)
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        parts = [vars(owner)[name] for (owner, name), *_ in self.places]
+        wholes = gathered(parts, self.layouts, self.group)
+        try:
+            for places, whole in zip(self.places, wholes, strict=True):
+                _put(places, whole)
+            yield
+        finally:
+            for places, part in zip(self.places, parts, strict=True):
+                _put(places, part)
+
+
+def _put(places: Places, value: Tensor) -> None:
+    for owner, name in places:
+        object.__setattr__(owner, name, value)
+
+
+def fully_shard(module: M, group: Group | None = None, *, reshard_after_forward: bool | None = None) -> M:
+    """Spreads the parameters of a module over the processes, each of which trains its part; returns the module.
+
+    While the module's `forward` runs its parameters are whole; before and after, each is this process's part, of one
+    axis: an optimizer that is made now has the state of the parts alone. `backward` leaves the mean of the processes'
+    gradients of the part in ``.grad``. The parameters become those of rank 0 before. Call it on the blocks of a model
+    and then on the model, which takes the parameters that are left: each block's are gathered together.
+
+    group: the processes; all of the job by default.
+    reshard_after_forward: whether nothing that is whole is kept for the backward, in which the module's `forward` is
+    then computed again (`hm.checkpoint`, whose results are tensors) with parameters that are gathered again. By
+    default so for a module without such modules in it. ZeRO's stage 3; False is stage 2.
+
+    Optimizers that look at more than one element (Muon, norms of layers) see a part of one axis. Raises ArgumentError
+    for what is no module, that is sharded already, or shares a parameter with one that is.
+
+    >>> import hybridml as hm
+    >>> from hybridml import distributed as dist
+    >>> def step():
+    ...     layer = dist.fully_shard(hm.nn.Linear(4, 2, bias=False))
+    ...     layer(hm.full((1, 4), 1.0 + dist.get_rank())).sum().backward()
+    ...     return layer.weight.shape, layer.weight.grad.tolist()
+    >>> dist.run_threads(2, step)
+    [((4,), [1.5, 1.5, 1.5, 1.5]), ((4,), [1.5, 1.5, 1.5, 1.5])]
+    """
+    outside_of_traces("fully_shard")
+    if not isinstance(module, Module):
+        raise ArgumentError(f"fully_shard: module must be a Module, got {type(module).__name__}")
+    group = default(group)
+    if group.size == 1:
+        return module
+    if isinstance(vars(module).get("forward"), ShardedForward):
+        raise ArgumentError(f"fully_shard: this {type(module).__name__} is sharded already")
+    found = _unplaced(module)
+    copy_from(0, [*(vars(owner)[name] for (owner, name), *_ in found), *module.buffers()], group)
+    layouts = []
+    for places in found:
+        parameter = vars(places[0][0])[places[0][1]]
+        layouts.append(Flat(tuple(parameter.shape), parameter.numel(), group.size))
+        place(places, layouts[-1], group)
+    forward = ShardedForward(module, group, found, layouts)
+    is_root = any(isinstance(vars(m).get("forward"), ShardedForward) for m in module.modules())
+    forward.reshard = not is_root if reshard_after_forward is None else reshard_after_forward
+    object.__setattr__(module, "forward", forward)
+    return module
+
+
+def _unplaced(module: Module) -> list[Places]:
+    """The places of each parameter that is whole, those that share one together."""
+    whole: dict[int, list[tuple[Module, str]]] = {}
+    parts = set()
+    for owner in module.modules():
+        for name, parameter in owner._own("parameter"):
+            if name in vars(owner).get("_placements", {}):
+                parts.add(id(parameter))
+            else:
+                whole.setdefault(id(parameter), []).append((owner, name))
+    for key in parts & whole.keys():
+        owner, name = whole[key][0]
+        raise ArgumentError(
+            f"fully_shard: {name} of {type(owner).__name__} is shared with a module that is sharded on its own; shard "
+            "one that has both"
+        )
+    return list(whole.values())
