@@ -15,6 +15,7 @@ fully_shard.py      `fully_shard`: parameters that are whole while a module comp
 zero.py             `ZeroRedundancyOptimizer`: the state of an optimizer, in parts
 sync_batch_norm.py  batch normalisation by the statistics of all processes
 checkpoints.py      step-numbered checkpoints
+resharding.py       parts in checkpoints, for other numbers of processes
 sampler.py          the part of a dataset that belongs to a process
 """
 
@@ -23,10 +24,10 @@ from hybridml_compiler.errors import CollectiveError
 from . import meanings as _meanings  # noqa: F401  (rows of the compiler call it)
 from .checkpoints import CheckpointManager
 from .data_parallel import DataParallel
-from .fully_shard import fully_shard
+from .fully_shard import fully_shard, summon_full_params
 from .functions import all_gather, all_reduce, all_to_all, barrier, broadcast, recv, reduce_scatter, send
 from .groups import Group, get_rank, get_world_size, init, is_initialized
-from .placements import full_state_dict, load_full_state_dict
+from .placements import clip_grad_norm_, full_state_dict, load_full_state_dict
 from .sampler import DistributedSampler
 from .sync_batch_norm import SyncBatchNorm
 from .threads import run_threads
@@ -34,7 +35,7 @@ from .zero import ZeroRedundancyOptimizer
 
 __all__ = [
     "CheckpointManager", "CollectiveError", "DataParallel", "DistributedSampler", "Group", "SyncBatchNorm",
-    "ZeroRedundancyOptimizer", "all_gather", "all_reduce", "all_to_all", "barrier", "broadcast", "full_state_dict",
-    "fully_shard", "get_rank", "get_world_size", "init", "is_initialized", "load_full_state_dict", "recv",
-    "reduce_scatter", "run_threads", "send",
+    "ZeroRedundancyOptimizer", "all_gather", "all_reduce", "all_to_all", "barrier", "broadcast", "clip_grad_norm_",
+    "full_state_dict", "fully_shard", "get_rank", "get_world_size", "init", "is_initialized", "load_full_state_dict",
+    "recv", "reduce_scatter", "run_threads", "send", "summon_full_params",
 ]  # fmt: skip

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 from collections.abc import Mapping, MutableMapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ from ..io import CheckpointError, load, save
 from ..random import default_generator
 from .functions import barrier, broadcast
 from .groups import Group, default
+from .resharding import members, placed, with_parts, without_parts
 
 _STEP = re.compile(r"step-(\d+)")
-_STATE, _OWN = "state.safetensors", "rank-{}.safetensors"  # of all processes, and of one
+# Files of what all processes have alike, of one process's generator, and of its parts.
+_STATE, _OWN, _PARTS = "state.safetensors", "rank-{}.safetensors", "parts-{}.safetensors"
 
 
 class CheckpointManager:
@@ -28,9 +31,11 @@ class CheckpointManager:
     last ones (None: all). save_interval_steps: `save` does nothing at other steps than its multiples.
 
     What is saved is a dict of objects that have a ``state_dict()`` and a ``load_state_dict(state)`` (models,
-    optimizers, schedules, loaders, samplers), or dicts of tensors, numbers and texts. Process 0 writes it, as all
-    processes have the same; the state of the default generator is each process's own. A checkpoint is written beside
-    its place and then renamed: whatever is killed at any time leaves whole ones. Not for use in a traced function.
+    optimizers, schedules, loaders, samplers), or dicts of tensors, numbers and texts. Process 0 writes what all
+    processes have alike; what each has a part of (`fully_shard`, `ZeroRedundancyOptimizer`) is written in parts, and
+    restored by any number of processes; the state of the default generator is each process's own. A checkpoint is
+    written beside its place and then renamed: whatever is killed at any time leaves whole ones. Not for use in a traced
+    function.
 
     >>> import tempfile
     >>> import hybridml as hm
@@ -72,18 +77,23 @@ class CheckpointManager:
     def save(self, step: int, state: Mapping[str, Any]) -> bool:
         """Saves a step, where it is a multiple of the interval; returns whether it has. All processes must call it.
 
-        Raises TypeError for what has no state, OSError where the folder cannot be written.
+        Raises TypeError for what has no state, ArgumentError for parts that other processes could not use, OSError
+        where the folder cannot be written.
         """
         if step % self.save_interval_steps:
             return False
         saved = {name: _saved(name, value) for name, value in state.items()}
+        places = placed(state)
+        tree, parts = without_parts(saved, places, members(places, self.group))
         place, part = self._place(step), self.directory / f".step-{step}.part"
         if self.group.rank == 0:
             for old in self.directory.glob(".step-*.part"):  # of runs that were killed
                 shutil.rmtree(old)
             part.mkdir(parents=True)
-            save(saved, part / _STATE)
+            save(tree, part / _STATE)
         barrier(self.group)
+        if parts:
+            save(parts, part / _PARTS.format(self.group.rank))
         save({"random": default_generator.get_state()}, part / _OWN.format(self.group.rank))
         barrier(self.group)
         if self.group.rank == 0:
@@ -107,8 +117,9 @@ class CheckpointManager:
         found = load(place / _STATE)
         if missing := sorted(state.keys() - found.keys()):
             raise CheckpointError(f"restore: {place} has no {missing[0]!r}; it has {', '.join(map(repr, found))}")
+        tree = with_parts(found, placed(state), cache(lambda rank: load(place / _PARTS.format(rank))))
         for name, value in state.items():
-            _restore(value, found[name])
+            _restore(value, tree[name])
         own = place / _OWN.format(self.group.rank)
         if own.exists():
             default_generator.set_state(load(own)["random"])

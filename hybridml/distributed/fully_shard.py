@@ -8,7 +8,7 @@ nothing of its own for the backward, and a traced step has both as operations. S
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 
 from hybridml_compiler.errors import ArgumentError
@@ -61,26 +61,32 @@ class ShardedForward:
     def __init__(self, module: Module, group: Group, places: Sequence[Places], layouts: Sequence[Layout]) -> None:
         self.module, self.group, self.places, self.layouts = module, group, places, layouts
         self.inner = vars(module).get("forward")
-        self.reshard = True
+        self.reshard, self.is_whole = True, False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return checkpoint(self._run, *args, **kwargs) if self.reshard else self._run(*args, **kwargs)
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
-        with self._whole():
+        with self.whole():
             if self.inner is not None:
                 return self.inner(*args, **kwargs)
             return type(self.module).forward(self.module, *args, **kwargs)
 
     @contextmanager
-    def _whole(self) -> Iterator[None]:
+    def whole(self) -> Iterator[None]:
+        """A block in which the parameters are whole."""
+        if self.is_whole:
+            yield
+            return
         parts = [vars(owner)[name] for (owner, name), *_ in self.places]
         wholes = gathered(parts, self.layouts, self.group)
+        self.is_whole = True
         try:
             for places, whole in zip(self.places, wholes, strict=True):
                 _put(places, whole)
             yield
         finally:
+            self.is_whole = False
             for places, part in zip(self.places, parts, strict=True):
                 _put(places, part)
 
@@ -103,8 +109,9 @@ def fully_shard(module: M, group: Group | None = None, *, reshard_after_forward:
     then computed again (`hm.checkpoint`, whose results are tensors) with parameters that are gathered again. By
     default so for a module without such modules in it. ZeRO's stage 3; False is stage 2.
 
-    Optimizers that look at more than one element (Muon, norms of layers) see a part of one axis. Raises ArgumentError
-    for what is no module, that is sharded already, or shares a parameter with one that is.
+    Other methods than `forward` find parts, but for in a block of `summon_full_params`. Optimizers that look at more
+    than one element (Muon, norms of layers) see a part of one axis. Raises ArgumentError for what is no module, that is
+    sharded already, or shares a parameter with one that is.
 
     >>> import hybridml as hm
     >>> from hybridml import distributed as dist
@@ -135,6 +142,29 @@ def fully_shard(module: M, group: Group | None = None, *, reshard_after_forward:
     forward.reshard = not is_root if reshard_after_forward is None else reshard_after_forward
     object.__setattr__(module, "forward", forward)
     return module
+
+
+@contextmanager
+def summon_full_params(module: Module) -> Iterator[None]:
+    """A block in which all parameters of a module are whole, for what is not its `forward`: a method that generates.
+
+    They are for reading: what is written to them is lost. All processes must enter it. The name is PyTorch's.
+
+    >>> import hybridml as hm
+    >>> from hybridml import distributed as dist
+    >>> def step():
+    ...     layer = dist.fully_shard(hm.nn.Linear(3, 2))
+    ...     with dist.summon_full_params(layer):
+    ...         return layer.weight.shape
+    >>> dist.run_threads(2, step)
+    [(2, 3), (2, 3)]
+    """
+    with ExitStack() as blocks:
+        for owner in module.modules():
+            forward = vars(owner).get("forward")
+            if isinstance(forward, ShardedForward):
+                blocks.enter_context(forward.whole())
+        yield
 
 
 def _unplaced(module: Module) -> list[Places]:

@@ -42,7 +42,7 @@ class Order:
         return self._tried(work)
 
     def result(self, promise: Future[T]) -> T:
-        """What was promised, or its error, once it is there."""
+        """The result of work that was begun; raises its error."""
         self._finish(promise.done)
         return promise.result()
 

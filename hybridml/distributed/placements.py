@@ -5,6 +5,7 @@ A module has the placements of its own parameters in ``_placements``, by their n
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -17,12 +18,13 @@ from ..core.context import no_grad
 from ..core.tensor import Tensor
 from ..nn.lazy.uninitialized import become
 from ..nn.module import IncompatibleKeys, Module
-from .functions import all_gather
+from ..nn.utils.gradients import clip_grads_with_norm_, get_total_norm
+from .functions import all_gather, all_reduce
 from .groups import Group
 
 
 class Layout(Protocol):
-    """How a tensor is cut into parts of equal shapes, one for each process of a group."""
+    """A way to cut a tensor into parts of equal shapes, one for each process of a group."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -45,7 +47,7 @@ class Flat:
 
     @property
     def length(self) -> int:
-        """Elements of a part."""
+        """The number of elements of a part."""
         return -(-self.numel // self.size)
 
     def part(self, whole: Tensor, rank: int) -> Tensor:
@@ -104,6 +106,40 @@ def full_state_dict(module: Module) -> dict[str, Tensor]:
             part = found[name]
             found[name] = layout.joined(all_gather(part.reshape((1, *part.shape)), group))
     return found
+
+
+def clip_grad_norm_(module: Module, max_norm: float, norm_type: float = 2.0) -> Tensor:
+    """Scales all gradients of a module in place so that their joint norm, of the parts of all processes, is at most
+    `max_norm`; returns the norm before, ().
+
+    `nn.utils.clip_grad_norm_` would see this process's parts alone. All processes must call it.
+
+    >>> import hybridml as hm
+    >>> from hybridml import distributed as dist
+    >>> def step():
+    ...     layer = dist.fully_shard(hm.nn.Linear(4, 1, bias=False))
+    ...     layer(hm.full((1, 4), 3.0)).sum().backward()
+    ...     return round(dist.clip_grad_norm_(layer, 3.0).item(), 4), [round(g, 4) for g in layer.weight.grad.tolist()]
+    >>> dist.run_threads(2, step)
+    [(6.0, [1.5, 1.5]), (6.0, [1.5, 1.5])]
+    """
+    found = placements(module)
+    gradients: dict[Group | None, list[Tensor]] = {}
+    for name, p in module.named_parameters():
+        if p.grad is not None:
+            gradients.setdefault(found[name].group if name in found else None, []).append(p.grad)
+    with no_grad():
+        norms = []
+        for group, own in gradients.items():
+            norm = get_total_norm(own, norm_type)
+            if group is not None and norm_type == math.inf:
+                norm = all_reduce(norm, "max", group)
+            elif group is not None:
+                norm = all_reduce(norm**norm_type, "sum", group) ** (1 / norm_type)
+            norms.append(norm)
+        total = get_total_norm(norms, norm_type)
+    clip_grads_with_norm_(list(module.parameters()), max_norm, total)
+    return total
 
 
 def load_full_state_dict(module: Module, state_dict: Mapping[str, Any], strict: bool = True) -> IncompatibleKeys:

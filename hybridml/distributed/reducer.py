@@ -40,7 +40,7 @@ class Bucket:
         return tuple(self.parameters[0].shape) if alone else (sum(p.numel() for p in self.parameters),)
 
     def cut(self, whole: Tensor) -> list[Tensor]:
-        """What is each one's of a tensor of this shape."""
+        """The parts of a tensor of this shape, one for each parameter."""
         if len(self.parameters) == 1:
             return [whole]
         found, at = [], 0
@@ -152,7 +152,7 @@ def _cast(x: Tensor, dtype: Any) -> Tensor:
 
 
 def _awaited(group: Group, flat: Tensor, token: Tensor) -> Tensor:
-    """What was begun, in the same memory."""
+    """The sum that was begun, in the same memory."""
     is_real = type(flat._array) is np.ndarray
     with donated(flat._array) if is_real else nullcontext():
         found: Tensor = OPS["all_reduce_wait"].fn(flat, token, group=group.name)

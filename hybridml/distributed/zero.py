@@ -97,5 +97,5 @@ class ZeroRedundancyOptimizer:
         self.optimizer.load_state_dict(state_dict)
 
     def placements(self) -> list[Placement]:
-        """Where the state of each parameter is."""
+        """The placements of the state of each parameter."""
         return [Placement(layout, self.group) for layout in self._layouts]
