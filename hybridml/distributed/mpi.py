@@ -160,12 +160,22 @@ class MpiTransport:
 
     def close(self) -> None:
         """Waits until all that was sent has been taken, and tells the others that this process ends: a collective in
-        which they wait for it would wait in vain. Where processes have missed each other it ends them all, as MPI
-        cannot complete what one of them has given up."""
+        which they wait for it would wait in vain. Then it waits for them, as MPI's own end does, which complains of
+        messages that nobody has taken. Where processes have missed each other it ends them all, as MPI cannot complete
+        what one of them has given up."""
         if self._late:
             _abort()
         _until(lambda: all(request.Test() for request, _ in self._sent), self.timeout)
         self._last_words += [self.comm.isend(None, r, _GONE) for r in self._peers()]
+        left = set(self._peers())
+
+        def alone() -> bool:
+            while gone := self._gone():
+                self.comm.recv(source=gone[0], tag=_GONE)
+                left.discard(gone[0])
+            return not left
+
+        _until(alone, self.timeout)
 
 
 def _until(done: Any, seconds: float) -> bool:

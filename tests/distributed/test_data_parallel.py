@@ -74,8 +74,9 @@ def test_training_is_that_of_one_process(size: int, bucket_mb: float) -> None:
         np.testing.assert_allclose(a, b, atol=2e-6)
 
 
-def test_the_same_bits_in_every_run() -> None:
-    first, second = in_ranks(2, traced=True), in_ranks(2, traced=True)
+@pytest.mark.parametrize("traced", [False, True])
+def test_the_same_bits_in_every_run(traced: bool) -> None:
+    first, second = in_ranks(2, traced=traced), in_ranks(2, traced=traced)
     assert all((a == b).all() for a, b in zip(first[0], second[0], strict=True))
 
 

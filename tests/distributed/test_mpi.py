@@ -57,8 +57,8 @@ for traced in (False, True):
 
 
 @pytest.mark.parametrize("size", [2, 3])
-def test_collectives_are_those_of_threads(mpi: Mpi, size: int) -> None:
-    done = mpi(size, COLLECTIVES + MAIN)
+def test_collectives_are_those_of_threads(job: Mpi, size: int) -> None:
+    done = job(size, COLLECTIVES + MAIN)
     assert done.returncode == 0, done.stderr
     space: dict[str, object] = {}
     exec(COLLECTIVES, space)  # the text that the processes run
@@ -100,11 +100,11 @@ for traced in (False, True):
 """
 
 
-def test_training_has_the_same_losses_with_any_number_of_processes(mpi: Mpi, tmp_path: Path) -> None:
+def test_training_has_the_same_losses_with_any_number_of_processes(job: Mpi, tmp_path: Path) -> None:
     """To rounding; equal bits on all ranks."""
     losses = []
     for size in (1, 2, 3):
-        done = mpi(size, TRAINING)
+        done = job(size, TRAINING)
         assert done.returncode == 0, done.stderr
         texts = [(tmp_path / f"{size}-{rank}.txt").read_text() for rank in range(size)]
         lines = [line.split() for text in texts for line in text.splitlines()]
@@ -115,8 +115,8 @@ def test_training_has_the_same_losses_with_any_number_of_processes(mpi: Mpi, tmp
         assert found == pytest.approx(losses[0], abs=1e-5)
 
 
-def test_calls_that_differ_end_the_job(mpi: Mpi) -> None:
-    done = mpi(2, """
+def test_calls_that_differ_end_the_job(job: Mpi) -> None:
+    done = job(2, """
 import hybridml as hm
 from hybridml import distributed as dist
 dist.init()
@@ -129,8 +129,8 @@ dist.init()
     assert "script.py:5" in done.stderr
 
 
-def test_a_rank_that_does_not_come_is_named(mpi: Mpi) -> None:
-    done = mpi(3, """
+def test_a_rank_that_does_not_come_is_named(job: Mpi) -> None:
+    done = job(3, """
 import time
 import hybridml as hm
 from hybridml import distributed as dist
@@ -143,8 +143,8 @@ dist.all_reduce(hm.ones(3))
     assert "rank 2 did not come within 1 s" in done.stderr
 
 
-def test_an_error_of_one_process_ends_all(mpi: Mpi) -> None:
-    done = mpi(2, """
+def test_an_error_of_one_process_ends_all(job: Mpi) -> None:
+    done = job(2, """
 import hybridml as hm
 from hybridml import distributed as dist
 dist.init()
@@ -208,9 +208,9 @@ def test_without_mpi_it_says_what_to_install(
     assert "pip install 'hybridml[mpi]'" in capsys.readouterr().err
 
 
-def test_who_has_given_up_is_not_waited_for(mpi: Mpi) -> None:
+def test_who_has_given_up_is_not_waited_for(job: Mpi) -> None:
     """A rank that was late finds that the other one has gone on."""
-    done = mpi(2, """
+    done = job(2, """
 import time
 import hybridml as hm
 from hybridml import distributed as dist
@@ -228,8 +228,8 @@ except dist.CollectiveError as error:
 
 
 @pytest.mark.parametrize("last", ["sys.exit(3)", "sys.exit('no data')", "pass"])
-def test_a_process_that_ends_is_named(mpi: Mpi, last: str) -> None:
-    done = mpi(2, f"""
+def test_a_process_that_ends_is_named(job: Mpi, last: str) -> None:
+    done = job(2, f"""
 import sys
 import hybridml as hm
 from hybridml import distributed as dist

@@ -244,8 +244,8 @@ def test_parts_and_wholes(shape: tuple[int, ...], size: int) -> None:
     np.testing.assert_array_equal(layout.joined(hm.stack(parts)).numpy(), whole.numpy())
 
 
-def test_over_mpi(mpi: Any) -> None:
-    done = mpi(
+def test_over_mpi(job: Any) -> None:
+    done = job(
         2,
         """
 import hybridml as hm
