@@ -1,6 +1,6 @@
 """Processes for tests: `mpiexec` of this environment, with a limit on their time, on this machine or on two hosts.
 
-The hosts are network namespaces of this machine, each with its name and its shared memory, so that messages go over TCP.
+The hosts are network namespaces of this machine, each with its name and its shared memory: messages go over TCP.
 """
 
 from __future__ import annotations
