@@ -10,13 +10,12 @@ from typing import Any
 from hybridml_compiler.errors import ArgumentError, GradientError, TraceError
 
 from ..arrays.creation import asarray
-from ..arrays.shaping.manipulation import concat
 from ..core.context import current_interpreter, no_grad
 from ..core.tensor import Tensor
 from ..nn.module import Module
 from .functions import all_reduce, broadcast
 from .groups import Group, default
-from .reducer import BUCKET_MIB, Reducer
+from .reducer import BUCKET_MIB, Reducer, buckets
 
 
 class DataParallel(Module):
@@ -167,14 +166,12 @@ class DataParallel(Module):
 
 
 def copy_from(src: int, tensors: Sequence[Tensor], group: Group) -> None:
-    """Copies a rank's values into these tensors of all processes, those of a dtype together."""
+    """Copies a rank's values into these tensors of all processes, in buckets."""
     with no_grad():
-        for dtype in dict.fromkeys(t.dtype for t in tensors):
-            same, at = [t for t in tensors if t.dtype is dtype], 0
-            flat = broadcast(concat([t.detach().reshape(-1) for t in same]), src, group)
-            for t in same:
-                t.copy_(flat[at : at + t.numel()].reshape(t.shape))
-                at += t.numel()
+        for bucket in buckets([("", t) for t in tensors], BUCKET_MIB * (1 << 20)):
+            flat = broadcast(bucket.together([t.detach() for t in bucket.parameters]), src, group)
+            for t, value in zip(bucket.parameters, bucket.cut(flat), strict=True):
+                t.copy_(value)
 
 
 def _digest(module: Module) -> str:

@@ -101,19 +101,20 @@ class Group:
         _groups.by_name[found.name] = found
         return found
 
-    def once(self, name: str, token: int, work: Callable[[], T], again: Callable[[], T] | None = None) -> T:
-        """The results of a call of a row, made once: a program that ends at a failed check is run again for its error,
-        and the others do not call again. Its calls are known by their tokens, until one has the token that the last
-        complete program has left. `again`: what stands for a result that is not kept."""
-        key = name, token
-        if key in self._done:
-            found: T = self._done[key] if again is None else again()
-            return found
-        if token == int(self.token._array):
+    def noted(self, name: str, token: int) -> Any:
+        """What `note` was told of the call of a row; None if it has not been made.
+
+        A program that ends at a failed check is run again for its error, and the others do not call again. Its calls
+        are known by their tokens, until one has the token that the last complete program has left.
+        """
+        found = self._done.get((name, token))
+        if found is None and token == int(self.token._array):
             self._done.clear()
-        made = work()
-        self._done[key] = made if again is None else None
-        return made
+        return found
+
+    def note(self, name: str, token: int, what: Any) -> None:
+        """Notes the call of a row that has been made."""
+        self._done[name, token] = what
 
     def meet(self, name: str, x: np.ndarray | None, detail: str, work: Callable[[Transport], T]) -> T:
         """The result of work that begins when all processes have come to it, with an array of this shape and dtype."""

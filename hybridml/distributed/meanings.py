@@ -15,12 +15,16 @@ from hybridml_compiler.errors import CollectiveError
 from hybridml_compiler.hooks import hooks
 from hybridml_compiler.ops import collectives
 from hybridml_compiler.ops.table import OPS
+from hybridml_compiler.record import record
 
 from .groups import Group, known
 from .transport import Transport
 
 _tokens = itertools.count(1)
 _divide = OPS["divide"]
+# Bytes of a result that is kept for the error of a program that fails behind it: indices, and numbers that are
+# asserted, are small, and parameters that are gathered may be all of the memory.
+_MOST = 1 << 16
 
 
 def _next() -> np.ndarray:
@@ -131,11 +135,34 @@ MEANINGS: Mapping[str, Callable[..., Any]] = {
 assert set(MEANINGS) == {op.name for op in collectives.ROWS}
 
 
+@record
+class _Like:
+    """A result that was too large to be kept."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+
+def _noted(result: np.ndarray, moves: bool) -> Any:
+    return _Like(result.shape, result.dtype) if moves or result.nbytes > _MOST else result
+
+
+def _recalled(noted: Any, own: np.ndarray) -> np.ndarray:
+    """A result again; in the place of a large one what this process has given, as often as it takes."""
+    return np.resize(own, noted.shape).astype(noted.dtype) if isinstance(noted, _Like) else noted
+
+
 def _collective(name: str, group: str, operands: Sequence[np.ndarray], params: Mapping[str, Any]) -> Any:
-    found = known(group, name)
-    is_awaited = OPS[name].asynchronous == "wait"  # its result is the program's memory, which it uses again
-    again = operands[0].copy if is_awaited else None
-    return found.once(name, int(operands[-1]), lambda: MEANINGS[name](found, *operands, **params), again)
+    found, token = known(group, name), int(operands[-1])
+    moves = OPS[name].asynchronous == "wait"  # its result is in memory of the program, which uses it again
+    noted = found.noted(name, token)
+    if noted is None:
+        made = MEANINGS[name](found, *operands, **params)
+        results = made if isinstance(made, tuple) else (made,)
+        found.note(name, token, [_noted(result, moves) for result in results])
+        return made
+    again = [_recalled(one, operands[0]) for one in noted]
+    return tuple(again) if len(again) > 1 else again[0]
 
 
 hooks.collective = _collective

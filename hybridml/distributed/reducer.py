@@ -39,6 +39,10 @@ class Bucket:
         alone = len(self.parameters) == 1
         return tuple(self.parameters[0].shape) if alone else (sum(p.numel() for p in self.parameters),)
 
+    def together(self, tensors: Sequence[Tensor]) -> Tensor:
+        """Tensors of their shapes in the one in which they travel."""
+        return tensors[0] if len(tensors) == 1 else concat([t.reshape(-1) for t in tensors])
+
     def cut(self, whole: Tensor) -> list[Tensor]:
         """The parts of a tensor of this shape, one for each parameter."""
         if len(self.parameters) == 1:
@@ -60,7 +64,7 @@ class Reducer(Reduction):
     def __init__(self, named: Iterable[tuple[str, Tensor]], group: Group, bucket_mb: float, find_unused: bool) -> None:
         self.group, self.find_unused, self.number = group, find_unused, next(group.models)
         self.order = group.name, -self.number
-        self.buckets = _buckets([(n, p) for n, p in named if p.requires_grad], bucket_mb * (1 << 20))
+        self.buckets = buckets([(n, p) for n, p in named if p.requires_grad], bucket_mb * (1 << 20))
         self.places = [(b, k) for b, bucket in enumerate(self.buckets) for k in range(len(bucket.parameters))]
         self.labels = [
             f"bucket {k} of DataParallel {self.number}: gradients of {', '.join(bucket.names[:2])}"
@@ -96,11 +100,8 @@ class Averages:
         for bucket, parts in list(zip(self.reducer.buckets, self.parts, strict=True))[len(self.begun) :]:
             if len(parts) < len(bucket.parameters):
                 return False
-            if len(parts) == 1:
-                alone = parts.pop(0)
-                self.begin(own(alone))
-            else:
-                self.begin(concat([parts.pop(k).reshape(-1) for k in range(len(parts))]))
+            whole = bucket.together([parts.pop(k) for k in range(len(parts))])
+            self.begin(own(whole))
         return True
 
     def begin(self, flat: Tensor) -> None:
@@ -159,7 +160,7 @@ def _awaited(group: Group, flat: Tensor, token: Tensor) -> Tensor:
     return found
 
 
-def _buckets(named: Sequence[tuple[str, Tensor]], most: float) -> list[Bucket]:
+def buckets(named: Sequence[tuple[str, Tensor]], most: float) -> list[Bucket]:
     """The parameters from the last to the first, in buckets of at most so many bytes; a larger one has its own."""
     found: list[list[tuple[str, Tensor]]] = []
     size = 0.0

@@ -14,6 +14,7 @@ from ..optim.optimizer import Optimizer
 from .fully_shard import gathered
 from .groups import Group, default
 from .placements import Flat, Placement
+from .reducer import BUCKET_MIB, buckets
 
 
 class ZeroRedundancyOptimizer:
@@ -21,8 +22,9 @@ class ZeroRedundancyOptimizer:
 
     params: as an optimizer takes them. optimizer_class: one whose update of an element looks at this element alone, as
     SGD's, Adam's and most do. defaults: its settings. After `step` all processes have all of the updated parameters.
-    Their gradients must be the same in all processes, as with `DataParallel`. Source: ZeRO (Rajbhandari et al., SC
-    2020), stage 1; the name is PyTorch's. Raises what the optimizer's class raises.
+    Their gradients must be the same in all processes, as with `DataParallel`. Beside the state there is a copy of each
+    part; `fully_shard` with `reshard_after_forward=False` takes less memory, and moves as much. Source: ZeRO
+    (Rajbhandari et al., SC 2020), stage 1; the name is PyTorch's. Raises what the optimizer's class raises.
 
     >>> import hybridml as hm
     >>> from hybridml import distributed as dist
@@ -83,10 +85,20 @@ class ZeroRedundancyOptimizer:
                 part.copy_(layout.part(whole.detach(), rank))  # it may have been written to
                 part.grad = None if whole.grad is None else layout.part(whole.grad, rank)
             self.optimizer.step()
-            parts = [part.detach() for part in self._parts]
-            for whole, new in zip(self._wholes, gathered(parts, self._layouts, self.group), strict=True):
-                whole.copy_(new)
+            for part in self._parts:
+                part.grad = None
+            self._give_all()
         return result
+
+    def _give_all(self) -> None:
+        """Gives all processes the parts of all, in buckets."""
+        known = {id(part): k for k, part in enumerate(self._parts)}
+        for bucket in buckets([("", part) for part in self._parts], BUCKET_MIB * (1 << 20)):
+            numbers = [known[id(part)] for part in bucket.parameters]
+            parts = [part.detach() for part in bucket.parameters]
+            wholes = gathered(parts, [self._layouts[k] for k in numbers], self.group)
+            for k, whole in zip(numbers, wholes, strict=True):
+                self._wholes[k].copy_(whole)
 
     def state_dict(self) -> dict[str, Any]:
         """The state of this process's part, as the optimizer's own; `CheckpointManager` saves that of all."""

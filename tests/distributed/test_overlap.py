@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from typing import Any
 
@@ -18,10 +19,11 @@ from hybridml.nn import functional as F
 def trained(traced: bool, size: int) -> list[float]:
     """Losses of some steps, of so many processes with the same batch in all."""
 
+    hm.manual_seed(0)
+    network = hm.nn.Sequential(hm.nn.Linear(5, 7), hm.nn.Tanh(), hm.nn.Linear(7, 3))
+
     def rank() -> list[float]:
-        hm.manual_seed(0)
-        layers = [hm.nn.Linear(5, 7), hm.nn.Tanh(), hm.nn.Linear(7, 3)]
-        model = dist.DataParallel(hm.nn.Sequential(*layers), bucket_mb=1e-4)
+        model = dist.DataParallel(copy.deepcopy(network), bucket_mb=1e-4)
         optimizer = hm.optim.Adam(model.parameters(), lr=0.1)
 
         def step(x: Any, y: Any) -> Any:
