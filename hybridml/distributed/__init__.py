@@ -14,6 +14,7 @@ placements.py       parameters of which each process holds a part, and whole sta
 fully_shard.py      `fully_shard`: parameters that are whole while a module computes
 zero.py             `ZeroRedundancyOptimizer`: the state of an optimizer, in parts
 sync_batch_norm.py  batch normalisation by the statistics of all processes
+pipelining/         `PipelineStage`, `pipeline`, `ScheduleGPipe`, `Schedule1F1B`: a model in stages, one in each process
 checkpoints.py      step-numbered checkpoints
 resharding.py       parts in checkpoints, for other numbers of processes
 sampler.py          the part of a dataset that belongs to a process
@@ -27,6 +28,9 @@ from .data_parallel import DataParallel
 from .fully_shard import fully_shard, summon_full_params
 from .functions import all_gather, all_reduce, all_to_all, barrier, broadcast, recv, reduce_scatter, send
 from .groups import Group, get_rank, get_world_size, init, is_initialized
+from .pipelining.cut import Pipe, pipeline
+from .pipelining.schedules import Schedule1F1B, ScheduleGPipe
+from .pipelining.stage import PipelineStage
 from .placements import clip_grad_norm_, full_state_dict, load_full_state_dict
 from .sampler import DistributedSampler
 from .sync_batch_norm import SyncBatchNorm
@@ -34,8 +38,9 @@ from .threads import run_threads
 from .zero import ZeroRedundancyOptimizer
 
 __all__ = [
-    "CheckpointManager", "CollectiveError", "DataParallel", "DistributedSampler", "Group", "SyncBatchNorm",
-    "ZeroRedundancyOptimizer", "all_gather", "all_reduce", "all_to_all", "barrier", "broadcast", "clip_grad_norm_",
-    "full_state_dict", "fully_shard", "get_rank", "get_world_size", "init", "is_initialized", "load_full_state_dict",
-    "recv", "reduce_scatter", "run_threads", "send", "summon_full_params",
+    "CheckpointManager", "CollectiveError", "DataParallel", "DistributedSampler", "Group", "Pipe", "PipelineStage",
+    "Schedule1F1B", "ScheduleGPipe", "SyncBatchNorm", "ZeroRedundancyOptimizer", "all_gather", "all_reduce",
+    "all_to_all", "barrier", "broadcast", "clip_grad_norm_", "full_state_dict", "fully_shard", "get_rank",
+    "get_world_size", "init", "is_initialized", "load_full_state_dict", "pipeline", "recv", "reduce_scatter",
+    "run_threads", "send", "summon_full_params",
 ]  # fmt: skip

@@ -193,6 +193,7 @@ send_to = _row(
     _token,
     lambda x, token, **_: _next(token),
     results=(),
+    asynchronous="send",
     peer=0,
     tag=0,
 )
@@ -202,6 +203,7 @@ receive_from = _row(
     _received,
     _nothing,
     inputs=("token",),
+    asynchronous="receive",
     shape=REQUIRED,
     dtype=REQUIRED,
     peer=0,

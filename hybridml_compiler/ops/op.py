@@ -97,7 +97,8 @@ Accepts = Literal["any", "ordered", "number", "numeric", "inexact", "float", "in
 Rule = Callable[..., Any]
 
 # "start": it begins what goes on while the program does, and makes a token; "wait": it has the result for that token.
-Asynchronous = Literal["", "start", "wait"]
+# "send": another process waits for it; "receive": it waits for another process.
+Asynchronous = Literal["", "start", "wait", "send", "receive"]
 ElementMap = Literal["", "flat", "broadcast"]
 MemoryOrder = Literal["", "operands", "first"]
 _MEMORY_ORDER: dict[str, MemoryOrder] = {

@@ -19,9 +19,9 @@ def execution_order(
     groups: Sequence[Group], donated: dict[Node, Node], may_end: Sequence[Group], in_place: InPlace
 ) -> list[Group]:
     """Groups in order, dependencies first. Kernels that overwrite state wait for all that may end early, so that
-    this leaves it whole. What goes on beside the program is begun early and awaited late. Of the others, those that end
-    the use of more memory than they take come first: the gradient of a weight as soon as it can be, rather than when
-    all others are known ([Note: Fusion])."""
+    this leaves it whole. What another process waits for is sent early; what goes on beside the program is begun early
+    and awaited late. Of the others, those that end the use of more memory than they take come first: the gradient of a
+    weight as soon as it can be, rather than when all others are known ([Note: Fusion])."""
     inputs = {store_of(update) or update for update in in_place.memory if in_place.home(update).is_input}
     commits = {g for g in groups if any(r in donated or r in inputs for r in g.roots)}
     ending = set(may_end)
@@ -32,15 +32,16 @@ def execution_order(
             followers[before].append(g)
     memory = _Memory(groups, donated)
     position = {g: k for k, g in enumerate(groups)}
-    stage = _stages(groups)
-    queue: list[tuple[bool, int, bool, int]] = []
+    exchanging, stage = _exchanging(groups), _stages(groups)
+    queue: list[tuple[bool, tuple[int, ...], int, bool, int]] = []
     result: list[Group] = []
 
     def put(g: Group) -> None:
         if not waiting[g]:
             soon = [f for f in followers[g][:_FEW] if waiting[f] == 1]
             late = g in commits and bool(ending)
-            heapq.heappush(queue, (late, stage.get(g, 0), not memory.shrinks(g, soon), position[g]))
+            when = late, exchanging.get(g, ()), stage.get(g, 0), not memory.shrinks(g, soon), position[g]
+            heapq.heappush(queue, when)
 
     for g in groups:
         put(g)
@@ -61,6 +62,24 @@ def execution_order(
         for f in sorted(near, key=position.__getitem__):
             put(f)
     return result
+
+
+def _exchanging(groups: Sequence[Group]) -> Mapping[Group, tuple[int, int, int]]:
+    """When each group runs, where some send to other processes and receive from them: what leads to a send comes before
+    what leads to the next one; what leads to none, as the gradients of weights do, behind the sends that others would
+    wait for meanwhile, and before the next receipt, during which its operands would be kept."""
+    order = postorder(groups, lambda g: g.after)
+    found: dict[Group, tuple[int, int, int]] = {}
+    receipts = number = 0
+    for exchange in order:
+        if any(_is(root, "send") or _is(root, "receive") for root in exchange.roots):
+            receipts, number = receipts + any(_is(root, "receive") for root in exchange.roots), number + 1
+            for g in reachable([exchange], lambda g: [x for x in g.after if x not in found]):
+                found.setdefault(g, (receipts, 0, number))
+    for g in order if found else ():
+        if g not in found:
+            found[g] = max(((found[x][0], 1, 0) for x in g.after), default=(0, 1, 0))
+    return found
 
 
 def _stages(groups: Sequence[Group]) -> Mapping[Group, int]:
