@@ -498,7 +498,7 @@ def test_what_does_not_fit_is_named(traced: bool) -> None:
 
     uneven = r"1F1B.step: args must be tensors whose first axis divides into 4 micro-batches, got shape \(10, 6\)"
     refused(2, hm.ArgumentError, uneven, with_batch(10, 12))
-    larger = r"stage 0 of 2 takes micro-batches of float32\[3,6\], got float32\[4,6\]"
+    larger = r"stage 0 of 2 \(rank 0\) takes micro-batches of float32\[3,6\], got float32\[4,6\]"
     refused(2, hm.ShapeError, larger, with_batch(16, 16))
     refused(2, hm.ArgumentError, r"target must be tensors .* got shape \(10,\)", with_batch(12, 10))
 
@@ -509,7 +509,7 @@ def test_neighbours_that_do_not_fit_are_named() -> None:
         stage = dist.PipelineStage(hm.nn.Linear(4, 5), r, 2, hm.ones((1, 4)))
         dist.Schedule1F1B(stage, 2, F.mse_loss).step(hm.ones((2, 4)), target=hm.ones((2, 5)))
 
-    refused(2, hm.ShapeError, r"stage 0 of 2 gives float32\[1,5\], and stage 1 takes float32\[1,4\]", rank)
+    refused(2, hm.ShapeError, r"stage 0 of 2 \(rank 0\) gives float32\[1,5\], and stage 1 takes float32\[1,4\]", rank)
 
 
 def test_arguments_that_are_refused() -> None:
@@ -614,4 +614,4 @@ stage = dist.PipelineStage(hm.nn.Linear(4, 5), dist.get_rank(), 2, hm.ones((1, 4
 dist.Schedule1F1B(stage, 2, hm.functional.mse_loss).step(hm.ones((2, 4)), target=hm.ones((2, 5)))
 """,
     )
-    assert done.returncode != 0 and "stage 0 of 2 gives float32[1,5], and stage 1 takes float32[1,4]" in done.stderr
+    assert done.returncode != 0 and "stage 0 of 2 (rank 0) gives float32[1,5], and stage 1 takes float32[1,4]" in done.stderr

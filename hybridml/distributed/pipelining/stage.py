@@ -19,7 +19,7 @@ from ...nn.module import Module
 from ...nn.utils.computed import outside_of_traces
 from ..data_parallel import DataParallel
 from ..functions import all_gather, call, send
-from ..groups import Group, default
+from ..groups import Group, default, get_rank
 from ..transport import MOST_TAG, is_whole
 
 Types = tuple[ShapeDtypeStruct, ...]
@@ -70,7 +70,7 @@ class PipelineStage:
         return f"PipelineStage({self}, takes {shown(self.takes)})"
 
     def __str__(self) -> str:
-        return f"stage {self.stage_index} of {self.num_stages}"
+        return f"stage {self.stage_index} of {self.num_stages} (rank {get_rank()})"
 
     def take(self, is_eval: bool) -> tuple[Tensor, ...]:
         """The arguments of the next micro-batch, which the stage before has given, as leaves that want a gradient."""
