@@ -35,7 +35,7 @@ def _needed(action: Action, stage: int, stages: int) -> tuple[int, Action] | Non
 
 
 def timeline(orders: Sequence[Sequence[Action]]) -> list[list[Action | None]]:
-    """What each stage does at each time, None where it waits, if a forward takes as long as a backward."""
+    """The action of each stage at each time, None where it waits, if a forward takes as long as a backward."""
     found: list[list[Action | None]] = [[] for _ in orders]
     done: set[tuple[int, Action]] = set()
     at = [0] * len(orders)

@@ -119,11 +119,11 @@ def _link(name: str, module: Module, takes: Types) -> Link:
 
 
 def balanced(links: Sequence[Link], num_stages: int) -> list[int]:
-    """Where stages begin, so that the slowest takes the least time."""
+    """The links with which stages begin, so that the slowest stage takes the least time."""
 
     @cache
     def best(stages: int, end: int) -> tuple[float, list[int]]:
-        """The slowest of so many stages that end before a link, and where they begin."""
+        """The time of the slowest of so many stages that end before a link, and the links with which they begin."""
         if stages == 1:
             return _seconds(links, 0, end), [0]
         found = ((max(best(stages - 1, k)[0], _seconds(links, k, end)), k) for k in range(stages - 1, end))

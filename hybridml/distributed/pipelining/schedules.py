@@ -65,7 +65,7 @@ class Schedule:
         return f"{type(self).__name__}({self.stage!r}, n_microbatches={self.n_microbatches})"
 
     def __str__(self) -> str:
-        """Who does what when, a line for each stage, and the share of the time in which stages wait."""
+        """The timeline, a line for each stage, and the share of the time in which stages wait."""
         return f"{type(self).__name__}\n{grid([self.actions(k) for k in range(self.stage.num_stages)])}"
 
     def step(
@@ -101,7 +101,8 @@ class Schedule:
     def _run(self, name: str, args: tuple[Any, ...], target: Any, losses: list[Tensor] | None, is_kept: bool) -> Any:
         batch = self._batch(name, args, target)
         forwards = [Action("F", k) for k in range(self.n_microbatches)]
-        held = {}  # micro-batches on their way: nothing else has their activations
+        # Micro-batches on their way: nothing else has their activations, so that they are gone once one has gone back.
+        held: dict[int, tuple[Tensor, Sequence[Tensor]]] = {}
         for kind, k in forwards if batch.is_eval else self.actions(self.stage.stage_index):
             if kind == "B":
                 self.stage.backward(*held.pop(k), k == self.n_microbatches - 1)
@@ -114,7 +115,7 @@ class Schedule:
         return tree_map(lambda *parts: concat(parts), *batch.outputs) if batch.outputs else None
 
     def _forward(self, k: int, batch: _Batch, is_kept: bool) -> tuple[Tensor, Sequence[Tensor]]:
-        """What has the history of a micro-batch, and the arguments of the stage."""
+        """A tensor with the history of a micro-batch, and the arguments of the stage."""
         stage = self.stage
         args = batch.xs[k] if stage.is_first else stage.take(batch.is_eval)
         output = stage.forward(args, is_first=k == 0)
@@ -169,7 +170,7 @@ class ScheduleGPipe(Schedule):
     """
 
     def in_flight(self, stage_index: int) -> int:
-        """All micro-batches."""
+        """The number of micro-batches: none goes back before all have gone forward."""
         return self.n_microbatches
 
 

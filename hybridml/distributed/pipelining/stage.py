@@ -82,8 +82,8 @@ class PipelineStage:
         return tuple(found)
 
     def forward(self, args: Sequence[Tensor], is_first: bool) -> Any:
-        """What the module returns. `is_first`: whether for the first micro-batch of a step, at which `DataParallel`
-        takes the buffers of rank 0."""
+        """The module's result. `is_first`: whether for the first micro-batch of a step, at which `DataParallel` takes
+        the buffers of rank 0."""
         if (given := types_of(args)) != self.takes:
             raise ShapeError(f"PipelineStage: {self} takes micro-batches of {shown(self.takes)}, got {shown(given)}")
         with self._without_averages(not is_first):
@@ -146,7 +146,7 @@ def _tag(position: int, is_eval: bool) -> int:
 
 
 def _of_next(stage: PipelineStage) -> Types:
-    """What the next stage takes. Raises CollectiveError where stages are not in the order of the processes."""
+    """The types that the next stage takes. Raises CollectiveError where stages are not in the order of processes."""
     mine = [int(stage.stage_index), [[t.shape, t.dtype.name] for t in stage.takes]]
     told = _told(mine, stage.group)
     order = [index for index, _ in told]
@@ -159,7 +159,7 @@ def _of_next(stage: PipelineStage) -> Types:
 
 
 def _told(value: Any, group: Group) -> list[Any]:
-    """What all processes say, which JSON can hold."""
+    """The values of all processes, which JSON can hold."""
     text = json.dumps(value)
     length = int(all_gather(asarray([len(text)]), group).max())
     rows = all_gather(asarray(np.frombuffer(text.ljust(length).encode(), np.uint8)[None]), group)
