@@ -412,7 +412,7 @@ WITHOUT = {
     "scatter_mul": "as prod",
     **dict.fromkeys(("python_power", "python_math", "python_complex"), "that of the C library, by definition"),
     **dict.fromkeys(("numpy_unary", "numpy_binary", "numpy_function"), "NumPy's, by definition"),
-    **dict.fromkeys(("all_reduce", "reduce_scatter"), "that of adding up what the processes give, in MPI's order"),
+    **dict.fromkeys(("all_reduce", "all_reduce_wait", "reduce_scatter"), "that of adding up, in MPI's order"),
     **dict.fromkeys(("broadcast_from", "all_gather", "all_to_all"), "none: values are moved"),
     "floor_divide": "an integer: one off where the quotient rounds to it",
 }  # fmt: skip
