@@ -15,6 +15,7 @@ fully_shard.py      `fully_shard`: parameters that are whole while a module comp
 zero.py             `ZeroRedundancyOptimizer`: the state of an optimizer, in parts
 sync_batch_norm.py  batch normalisation by the statistics of all processes
 pipelining/         `PipelineStage`, `pipeline`, `ScheduleGPipe`, `Schedule1F1B`: a model in stages, one in each process
+tensor_parallel/    `parallelize_module`: layers of which each process has a part, computed together
 checkpoints.py      step-numbered checkpoints
 resharding.py       parts in checkpoints, for other numbers of processes
 sampler.py          the part of a dataset that belongs to a process
@@ -34,13 +35,24 @@ from .pipelining.stage import PipelineStage
 from .placements import clip_grad_norm_, full_state_dict, load_full_state_dict
 from .sampler import DistributedSampler
 from .sync_batch_norm import SyncBatchNorm
+from .tensor_parallel import (
+    ColwiseParallel,
+    HeadwiseParallel,
+    ParallelStyle,
+    Replicate,
+    RowwiseParallel,
+    SequenceParallel,
+    Shard,
+    parallelize_module,
+)
 from .threads import run_threads
 from .zero import ZeroRedundancyOptimizer
 
 __all__ = [
-    "CheckpointManager", "CollectiveError", "DataParallel", "DistributedSampler", "Group", "Pipe", "PipelineStage",
-    "Schedule1F1B", "ScheduleGPipe", "SyncBatchNorm", "ZeroRedundancyOptimizer", "all_gather", "all_reduce",
-    "all_to_all", "barrier", "broadcast", "clip_grad_norm_", "full_state_dict", "fully_shard", "get_rank",
-    "get_world_size", "init", "is_initialized", "load_full_state_dict", "pipeline", "recv", "reduce_scatter",
-    "run_threads", "send", "summon_full_params",
+    "CheckpointManager", "CollectiveError", "ColwiseParallel", "DataParallel", "DistributedSampler", "Group",
+    "HeadwiseParallel", "ParallelStyle", "Pipe", "PipelineStage", "Replicate", "RowwiseParallel", "Schedule1F1B",
+    "ScheduleGPipe", "SequenceParallel", "Shard", "SyncBatchNorm", "ZeroRedundancyOptimizer", "all_gather",
+    "all_reduce", "all_to_all", "barrier", "broadcast", "clip_grad_norm_", "full_state_dict", "fully_shard", "get_rank",
+    "get_world_size", "init", "is_initialized", "load_full_state_dict", "parallelize_module", "pipeline", "recv",
+    "reduce_scatter", "run_threads", "send", "summon_full_params",
 ]  # fmt: skip

@@ -15,9 +15,10 @@ from ..nn.module import Module
 from .functions import all_gather
 from .groups import Group
 from .placements import Flat, Layout, Placement, placements
+from .tensor_parallel import Axis
 
 Path = tuple[Any, ...]  # keys from the outermost dict of a state inwards
-_LAYOUTS: dict[str, Any] = {one.__name__: one for one in (Flat,)}
+_LAYOUTS: dict[str, Any] = {one.__name__: one for one in (Axis, Flat)}
 _PARTS = "__parts__"  # the key that stands where parts are: a layout, its fields, and the ranks that have saved them
 
 

@@ -123,8 +123,9 @@ def multi_head_attention(
         q, k, v = q[None], k[None], v[None]
     elif not batch_first:
         q, k, v = (xp.permute_dims(t, (1, 0, 2)) for t in (q, k, v))
-    q, k, v = (_heads(t, num_heads) for t in (q, k, v))  # (n, heads, l, e / heads)
-    k, v = (t if given is None else given.reshape((q.shape[0], num_heads, *given.shape[1:]))
+    size = query.shape[-1] // num_heads  # of a head: there may be the projections of some of them
+    q, k, v = (_heads(t, size) for t in (q, k, v))  # (n, heads, l, size)
+    k, v = (t if given is None else given.reshape((*q.shape[:2], *given.shape[1:]))
             for t, given in zip((k, v), static, strict=True))  # fmt: skip
     _check_masks(what, q, k, single, attn_mask, key_padding_mask)
     key_padding_mask = key_padding_mask[None] if single and key_padding_mask is not None else key_padding_mask
@@ -135,7 +136,7 @@ def multi_head_attention(
         k, v = (_longer(t, bias, add_zero_attn) for t, bias in ((k, weights.bias_k), (v, weights.bias_v)))
         masks = (attn_mask, key_padding_mask)  # which what is added passes by
         attn_mask, key_padding_mask = (None if mask is None else pad(mask, (0, k.shape[2] - length)) for mask in masks)
-    mask = _mask(attn_mask, key_padding_mask, num_heads, weights.out_weight.dtype)
+    mask = _mask(attn_mask, key_padding_mask, q.shape[1], weights.out_weight.dtype)
     if is_causal and mask is not None and attn_mask is not None:
         is_causal = False  # as in PyTorch, a hint that the mask given is the causal one
     if mask is not None and is_causal:
@@ -188,7 +189,7 @@ def _check_masks(
 
 
 def _projected(query: Tensor, key: Tensor, value: Tensor, weights: Projections) -> tuple[Tensor, Tensor, Tensor]:
-    e = query.shape[-1]
+    e = weights.out_weight.shape[1]
     if query is key and key is value and weights.in_weight is not None:  # one product for all three
         all_three = linear(query, weights.in_weight, weights.in_bias)
         return all_three[..., :e], all_three[..., e : 2 * e], all_three[..., 2 * e :]
@@ -202,16 +203,16 @@ def _projected(query: Tensor, key: Tensor, value: Tensor, weights: Projections) 
     return parts[0], parts[1], parts[2]
 
 
-def _heads(x: Tensor, num_heads: int) -> Tensor:
+def _heads(x: Tensor, size: int) -> Tensor:
     batch, length, _ = x.shape
-    return xp.permute_dims(x.reshape((batch, length, num_heads, -1)), (0, 2, 1, 3))
+    return xp.permute_dims(x.reshape((batch, length, -1, size)), (0, 2, 1, 3))
 
 
 @placed
 def _longer(x: Tensor, bias: Tensor | None, add_zero_attn: bool) -> Tensor:
     """(n, heads, s, e / heads) with what is added behind the sequence."""
     shape = (x.shape[0], x.shape[1], 1, x.shape[3])
-    more = [] if bias is None else [xp.broadcast_to(_heads(bias.reshape((1, 1, -1)), x.shape[1]), shape)]
+    more = [] if bias is None else [xp.broadcast_to(_heads(bias.reshape((1, 1, -1)), x.shape[3]), shape)]
     if add_zero_attn:
         more.append(xp.zeros(shape, dtype=x.dtype))
     return xp.concat([x, *more], axis=2)

@@ -40,12 +40,12 @@ class BertSelfAttention(nn.Module):
         n, t, width = x.shape
 
         def per_head(y: Tensor) -> Tensor:
-            return y.reshape(n, t, self.heads, width // self.heads).transpose(1, 2)
+            return y.reshape(n, t, -1, width // self.heads).transpose(1, 2)
 
         query, key, value = per_head(self.query(x)), per_head(self.key(x)), per_head(self.value(x))
         dropout = self.dropout if self.training else 0.0
         y = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
-        return y.transpose(1, 2).reshape(n, t, width)
+        return y.transpose(1, 2).reshape(n, t, -1)
 
 
 class BertOutput(nn.Module):

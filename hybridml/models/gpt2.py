@@ -12,6 +12,8 @@ from hybridml.nn import functional as F
 class Conv1D(nn.Module):
     """A linear layer whose weight is (inputs, outputs), as GPT-2's are stored: (..., inputs) -> (..., outputs)."""
 
+    output_axis = 1
+
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
         self.weight = nn.Parameter(hm.empty((inputs, outputs)))
@@ -35,7 +37,7 @@ class GPT2Attention(nn.Module):
     def split(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values (n, heads, t, width / heads) of x."""
         n, t, width = x.shape
-        y = self.c_attn(x).reshape(n, t, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
+        y = self.c_attn(x).reshape(n, t, 3, -1, width // self.heads).permute(2, 0, 3, 1, 4)
         return y[0], y[1], y[2]
 
     def join(self, y: Tensor) -> Tensor:
@@ -147,9 +149,9 @@ class GPT2LMHeadModel(nn.Module):
         """
         n, start = tokens.shape
         written = hm.cat([tokens, hm.zeros((n, length), dtype=tokens.dtype, device=tokens.device)], 1)
-        table = self.transformer.wte.weight
-        heads = self.transformer.h[0].attn.heads
-        shape = (n, heads, start + length, table.shape[1] // heads)
+        attn, table = self.transformer.h[0].attn, self.transformer.wpe.weight
+        size = table.shape[1] // attn.heads
+        shape = (n, attn.c_attn.weight.shape[1] // (3 * size), start + length, size)
         keys = [table.new_zeros(shape) for _ in self.transformer.h]
         values = [table.new_zeros(shape) for _ in self.transformer.h]
         places = hm.arange(start + length, device=tokens.device)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from hybridml_compiler.errors import ArgumentError, ShapeError
 
@@ -25,6 +25,8 @@ class Linear(Module):
     >>> Linear(3, 4)(hm.ones((2, 3))).shape
     (2, 4)
     """
+
+    output_axis: ClassVar[int] = 0  # of the weight, along which the outputs are: styles of tensor parallel cut it
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True, *, dtype: Any = None) -> None:
         super().__init__()
@@ -93,6 +95,8 @@ class Embedding(Module):
     >>> Embedding(10, 3)(hm.asarray([[1, 2], [3, 4]])).shape
     (2, 2, 3)
     """
+
+    output_axis: ClassVar[int] = 1
 
     def __init__(
         self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None, *, sparse: bool = False,
