@@ -130,7 +130,7 @@ def fully_shard(module: M, group: Group | None = None, *, reshard_after_forward:
         return module
     if isinstance(vars(module).get("forward"), ShardedForward):
         raise ArgumentError(f"fully_shard: this {type(module).__name__} is sharded already")
-    found = _unplaced(module)
+    found = _unplaced(module, group)
     copy_from(0, [*(vars(owner)[name] for (owner, name), *_ in found), *module.buffers()], group)
     layouts = []
     for places in found:
@@ -167,13 +167,19 @@ def summon_full_params(module: Module) -> Iterator[None]:
         yield
 
 
-def _unplaced(module: Module) -> list[Places]:
+def _unplaced(module: Module, group: Group) -> list[Places]:
     """The places of each parameter that is whole, those that share one together."""
     whole: dict[int, list[tuple[Module, str]]] = {}
     parts = set()
     for owner in module.modules():
+        known = vars(owner).get("_placements", {})
         for name, parameter in owner._own("parameter"):
-            if name in vars(owner).get("_placements", {}):
+            if name in known and known[name].group is not group:
+                raise ArgumentError(
+                    f"fully_shard: {name} of {type(owner).__name__} is a part already, over {known[name].group!r}: its "
+                    f"gradients would not be averaged over {group!r}; use DataParallel over that"
+                )
+            if name in known:
                 parts.add(id(parameter))
             else:
                 whole.setdefault(id(parameter), []).append((owner, name))

@@ -11,6 +11,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -96,6 +97,11 @@ def two_hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, t
             done = subprocess.run(["ip", *line.split()], capture_output=True, text=True, check=False)
             if done.returncode:
                 pytest.skip(f"two hosts: ip {line}: {done.stderr.strip()}")
+        for name in names:  # the kernel tells it after a while, and MPI looks once
+            for _ in range(100):
+                if " UP " in subprocess.run(["ip", "-n", name, "-br", "link"], capture_output=True, text=True).stdout:
+                    break
+                time.sleep(0.05)
         if subprocess.run([str(agent), names[0], "true"], capture_output=True, check=False).returncode:
             pytest.skip("two hosts: namespaces cannot be entered here")
         yield str(agent), names

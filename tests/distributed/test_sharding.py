@@ -223,6 +223,10 @@ def test_what_cannot_be_sharded() -> None:
             dist.fully_shard(layer)
         pair = hm.nn.Sequential(hm.nn.Linear(2, 2), hm.nn.Linear(2, 2))
         pair[1].weight = pair[0].weight
+        own = dist.init().split(0)
+        layers = dist.parallelize_module(hm.nn.Sequential(hm.nn.Linear(2, 2)), own, {"0": dist.ColwiseParallel()})
+        with pytest.raises(ArgumentError, match="weight of Linear is a part already, over Group"):
+            dist.fully_shard(layers)
         dist.fully_shard(pair[0])
         with pytest.raises(ArgumentError, match="weight of Linear is shared with a module that is sharded"):
             dist.fully_shard(pair)
