@@ -84,11 +84,11 @@ FRONT_ARROWS: dict[str, tuple[str, ...]] = {
     "utils": ("data", "transforms"),  # what stands there in PyTorch
     "io": ("core", "nn"),
     "training": (*_LIBRARY, "io", "metrics", "nn", "optim"),
-    "distributed": (*_LIBRARY, "data", "functional", "io", "nn", "optim"),
     "run": (),
     "interop": (*_BASIC, "linalg", "random"),
     "inspect": (*_TRACED, "random", "cuda"),
     "profiler": (*_TRACED, "amp", "inspect"),
+    "distributed": (*_LIBRARY, "data", "functional", "io", "nn", "optim", "profiler"),
 }
 FRONT_ARROWS["__init__"] = tuple(FRONT_ARROWS)
 FRONT_ARROWS["models"] = ("__init__", "nn")  # code as users write it

@@ -16,6 +16,8 @@ zero.py             `ZeroRedundancyOptimizer`: the state of an optimizer, in par
 sync_batch_norm.py  batch normalisation by the statistics of all processes
 pipelining/         `PipelineStage`, `pipeline`, `ScheduleGPipe`, `Schedule1F1B`: a model in stages, one in each process
 tensor_parallel/    `parallelize_module`: layers of which each process has a part, computed together
+seeing/             what the collectives of all processes cost, on one timeline, and who lets the others wait
+simulation/         what a step takes with more processes than there are
 checkpoints.py      step-numbered checkpoints
 resharding.py       parts in checkpoints, for other numbers of processes
 sampler.py          the part of a dataset that belongs to a process
@@ -34,6 +36,14 @@ from .pipelining.schedules import Schedule1F1B, ScheduleGPipe
 from .pipelining.stage import PipelineStage
 from .placements import clip_grad_norm_, full_state_dict, load_full_state_dict
 from .sampler import DistributedSampler
+from .seeing.comparison import compare
+from .seeing.profile import profile
+from .seeing.statistics import reset_statistics, statistics
+from .simulation.calibration import calibrate
+from .simulation.links import Link
+from .simulation.parameter_server import simulate_parameter_server
+from .simulation.pipeline import simulate_pipeline
+from .simulation.simulate import simulate
 from .sync_batch_norm import SyncBatchNorm
 from .tensor_parallel import (
     ColwiseParallel,
@@ -50,9 +60,10 @@ from .zero import ZeroRedundancyOptimizer
 
 __all__ = [
     "CheckpointManager", "CollectiveError", "ColwiseParallel", "DataParallel", "DistributedSampler", "Group",
-    "HeadwiseParallel", "ParallelStyle", "Pipe", "PipelineStage", "Replicate", "RowwiseParallel", "Schedule1F1B",
-    "ScheduleGPipe", "SequenceParallel", "Shard", "SyncBatchNorm", "ZeroRedundancyOptimizer", "all_gather",
-    "all_reduce", "all_to_all", "barrier", "broadcast", "clip_grad_norm_", "full_state_dict", "fully_shard", "get_rank",
-    "get_world_size", "init", "is_initialized", "load_full_state_dict", "parallelize_module", "pipeline", "recv",
-    "reduce_scatter", "run_threads", "send", "summon_full_params",
+    "HeadwiseParallel", "Link", "ParallelStyle", "Pipe", "PipelineStage", "Replicate", "RowwiseParallel",
+    "Schedule1F1B", "ScheduleGPipe", "SequenceParallel", "Shard", "SyncBatchNorm", "ZeroRedundancyOptimizer",
+    "all_gather", "all_reduce", "all_to_all", "barrier", "broadcast", "calibrate", "clip_grad_norm_", "compare",
+    "full_state_dict", "fully_shard", "get_rank", "get_world_size", "init", "is_initialized", "load_full_state_dict",
+    "parallelize_module", "pipeline", "profile", "recv", "reduce_scatter", "reset_statistics", "run_threads", "send",
+    "simulate", "simulate_parameter_server", "simulate_pipeline", "statistics", "summon_full_params",
 ]  # fmt: skip

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -24,10 +25,18 @@ from hybridml_compiler.ops.collectives import ALONE
 from ..core.tensor import Tensor, wrap
 from .launched import by_mpi, world_size
 from .order import Order
+from .seeing.log import Log, Sums, Work, now
 from .transport import TIMEOUT, Call, Transport, is_whole
 
 T = TypeVar("T")
 WORLD = "world"  # the name of the group of all processes
+
+
+class Begun(NamedTuple, Generic[T]):
+    """Work that was begun: the promise of its result, and the sums of what has been like it."""
+
+    promise: Future[T]
+    sums: Sums
 
 
 class Group:
@@ -43,15 +52,17 @@ class Group:
 
     digested = ()  # a trace does not look inside: what changes there is no affair of a program
 
-    def __init__(self, name: str, transport: Transport | None) -> None:
+    def __init__(self, name: str, transport: Transport | None, log: Log | None = None) -> None:
         self.name, self._transport = ALONE if transport is None else name, transport
         self.rank, self.size = (0, 1) if transport is None else (transport.rank, transport.size)
         self.token: Tensor = wrap(np.zeros((), dtypes.int64))  # real inside of a trace, too
         # By token: what has been begun, and where whoever waits for it says that it may be made.
-        self.promised: dict[int, tuple[Future[np.ndarray], list[np.ndarray]]] = {}
+        self.promised: dict[int, tuple[Begun[np.ndarray], list[np.ndarray]]] = {}
         self.models = itertools.count()  # numbers of DataParallels
+        self.log = log or Log()  # that of all groups of the process
         self._done: dict[tuple[str, int], Any] = {}
         self._number, self._splits = itertools.count(), itertools.count()
+        self._messages: Counter[str] = Counter()  # by route
         self._order = Order(lambda: self.transport.overlaps)
 
     @property
@@ -97,7 +108,7 @@ class Group:
             return Group(ALONE, None)
         name = f"{self.name}.{next(self._splits)}.{color}"
         part = self.meet("split", None, "", lambda t: t.split(color, self.rank if key is None else key))
-        found = Group(name, part if part.size > 1 else None)
+        found = Group(name, part if part.size > 1 else None, self.log)
         _groups.by_name[found.name] = found
         return found
 
@@ -120,40 +131,52 @@ class Group:
         """The result of work that begins when all processes have come to it, with an array of this shape and dtype."""
         return self._now(self._meeting(name, x, detail, work))
 
-    def pair(self, work: Callable[[Transport], T]) -> T:
-        """The result of work of this process and another one, to which the others do not come."""
-        return self._now(partial(work, self.transport))
+    def pair(self, name: str, x: np.ndarray, route: tuple[int, int, int], work: Callable[[Transport], T]) -> T:
+        """The result of work of this process and another one, to which the others do not come. The route of the array
+        is the rank that sends it, the one that receives it, and the tag."""
+        detail = "{} -> {}, tag {}".format(*route)
+        call = Call(name, self._messages[detail], x.shape, str(x.dtype), detail)
+        self._messages[detail] += 1
+        return self._now(self.log.timed(self.name, call, x.nbytes, self.transport, work, meets=False))
 
-    def begin(self, name: str, x: np.ndarray, detail: str, work: Callable[[Transport], T]) -> Future[T]:
+    def unseen(self, work: Callable[[Transport], T]) -> T:
+        """The result of work that looks at the group, and is no part of what is looked at."""
+        with self.transport.waiting():
+            return self._order.now(partial(work, self.transport))
+
+    def begin(self, name: str, x: np.ndarray, detail: str, work: Callable[[Transport], T]) -> Begun[T]:
         """The promise of what `meet` returns, of work that is done while the program goes on, or when it waits."""
-        return self._order.begin(self._meeting(name, x, detail, work))
+        run, sums = self._meeting(name, x, detail, work)
+        return Begun(self._order.begin(run), sums)
 
-    def wait(self, promise: Future[T]) -> T:
+    def wait(self, begun: Begun[T]) -> T:
         """The result of work that was begun. Its error is raised for the line that waits."""
+        start = now()
         try:
             with self.transport.waiting():
-                return self._order.result(promise)
+                return self._order.result(begun.promise)
         except CollectiveError as error:
             raise CollectiveError(error.text) from None
+        finally:
+            begun.sums.blocked += now() - start
 
     def forget(self, token: Tensor) -> None:
         """Drops what was begun, for a token that a program has, and not a trace."""
         if type(token._array) is np.ndarray:
             self.promised.pop(int(token._array), None)
 
-    def _now(self, work: Callable[[], T]) -> T:
+    def _now(self, timed: Work[T]) -> T:
+        run, sums = timed
+        start = now()
         with self.transport.waiting():
-            return self._order.now(work)
+            result = self._order.now(run)
+        sums.blocked += now() - start
+        return result
 
-    def _meeting(self, name: str, x: np.ndarray | None, detail: str, work: Callable[[Transport], T]) -> Callable[[], T]:
-        shape, dtype = ((), "") if x is None else (x.shape, str(x.dtype))
+    def _meeting(self, name: str, x: np.ndarray | None, detail: str, work: Callable[[Transport], T]) -> Work[T]:
+        shape, dtype, nbytes = ((), "", 0) if x is None else (x.shape, str(x.dtype), x.nbytes)
         call = Call(name, next(self._number), shape, dtype, detail)
-
-        def meet_and_work() -> T:
-            self.transport.meet(call)
-            return work(self.transport)
-
-        return meet_and_work
+        return self.log.timed(self.name, call, nbytes, self.transport, work, meets=True)
 
 
 class _Groups(threading.local):
@@ -247,6 +270,12 @@ def default(group: Group | None = None) -> Group:
     if not isinstance(group, Group):
         raise ArgumentError(f"group must be what distributed.init() or split() returns, got {group!r}")
     return group
+
+
+def all_groups() -> list[Group]:
+    """The groups that this process is in, that of all processes first."""
+    init()
+    return list(_groups.by_name.values())
 
 
 def is_initialized() -> bool:

@@ -87,13 +87,13 @@ def _barrier(group: Group, token: np.ndarray) -> Any:
 
 def _send(group: Group, x: np.ndarray, token: np.ndarray, *, peer: int, tag: int) -> Any:
     given = np.asarray(x, order="C")
-    group.pair(lambda t: t.send(given, peer, tag))
+    group.pair("send", given, (group.rank, peer, tag), lambda t: t.send(given, peer, tag))
     return _next()
 
 
 def _receive(group: Group, token: np.ndarray, *, shape: tuple[int, ...], dtype: np.dtype, peer: int, tag: int) -> Any:
     out = kept(np.empty, shape, dtype)
-    group.pair(lambda t: t.receive(out, peer, tag))
+    group.pair("recv", out, (peer, group.rank, tag), lambda t: t.receive(out, peer, tag))
     return out, _next()
 
 
@@ -114,10 +114,10 @@ def _wait(group: Group, x: np.ndarray, token: np.ndarray) -> Any:
     found = group.promised.pop(int(token), None)
     if found is None:
         raise CollectiveError(f"all_reduce_wait: nothing was begun for token {token}")
-    promise, place = found
+    begun, place = found
     if not dtypes.is_narrow(x.dtype) and x.flags.c_contiguous and taken(x):
         place.append(x)
-    return group.wait(promise).astype(x.dtype, copy=False)
+    return group.wait(begun).astype(x.dtype, copy=False)
 
 
 MEANINGS: Mapping[str, Callable[..., Any]] = {

@@ -16,7 +16,7 @@ from hybridml_compiler.errors import CollectiveError
 from hybridml_compiler.targets.cpu.runtime.threads import get_num_threads
 from hybridml_compiler.targets.cpu.spec import cores
 
-from .transport import MOST_TAG, TIMEOUT, Call, differing, not_received, unlike
+from .transport import OWN_TAG, TIMEOUT, Call, differing, not_received, unlike
 
 # Seconds that a wait spins, sleeps between its first looks, and at most; each sleep is so many times as long as the one
 # before, so that a wait takes a quarter more than it must. With 50, 200 and 1000 us of spinning an all-reduce of 25 MB
@@ -27,7 +27,7 @@ GRACE = 2.0  # seconds in which processes that wait in vain tell each other wher
 FORWARDED = 0.5  # seconds for the launcher to pass on what a process has said before it ends them all
 # Tags of the messages of those that have waited in vain, and of those that end; a tag of `send` is two of MPI's, below
 # these. Everywhere MPI has 32,767.
-_LATE, _GONE = 2 * MOST_TAG + 1, 2 * MOST_TAG + 2
+_LATE, _GONE = 2 * OWN_TAG + 2, 2 * OWN_TAG + 3
 _OPERATIONS = {"sum": "SUM", "prod": "PROD", "max": "MAX", "min": "MIN"}
 
 

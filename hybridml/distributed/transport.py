@@ -16,6 +16,7 @@ from hybridml_compiler.errors import CollectiveError
 
 TIMEOUT = 300.0  # seconds that a collective waits for the other processes
 MOST_TAG = 16_000  # the tags of `send` are below
+OWN_TAG = MOST_TAG  # of messages that are nobody's `send`
 REDUCTIONS: Mapping[str, Callable[..., Any]] = {
     "sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum,
 }  # fmt: skip

@@ -160,7 +160,8 @@ class Recording:
         watchers.value += 1
         self.start = _now()
 
-    def end(self) -> None:
+    def end(self, as_if_unwatched: bool = True) -> None:
+        """Ends the recording. `as_if_unwatched`: with times as if preparing programs had taken none."""
         with _preparing:
             self.stop = _now()
         watchers.value -= 1
@@ -172,7 +173,8 @@ class Recording:
         self.launches += [(executable, spans, 0) for executable, spans in self._gpu.items()]
         for function in self._functions.values():
             self.own.update(programs(function))
-        self._leave_out_breaks()
+        if as_if_unwatched:
+            self._leave_out_breaks()
         self.threads = {t.ident: t.name for t in threading.enumerate() if t.ident is not None}
         for used in (self._used, self._gpu, self._known, self._functions):
             used.clear()
