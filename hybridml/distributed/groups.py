@@ -113,7 +113,7 @@ class Group:
         return found
 
     def noted(self, name: str, token: int) -> Any:
-        """What `note` was told of the call of a row; None if it has not been made.
+        """The note of the call of a row; None if it has not been made.
 
         A program that ends at a failed check is run again for its error, and the others do not call again. Its calls
         are known by their tokens, until one has the token that the last complete program has left.
