@@ -24,10 +24,12 @@ class Budget(NamedTuple):
 
 BUDGETS = {
     "hybridml": Budget(
-        97020,
+        99120,
         "parameters and state in parts, their checkpoints (520); layers that processes compute together (670); "
         "pipelines (610); costs of collectives, timelines and stragglers of all processes (970), steps of more "
         "processes than there are (710); "
+        "actors: parameter servers (700), tables on their shards and compressed gradients (320), federated averaging "
+        "(155), Hogwild (150), engines (295); "
         "processes that train together: groups over threads and MPI (860), collectives with gradients (270), data "
         "parallel (270), normalisation over all and parts of datasets (190), gradients on their way (140), launcher "
         "(75), checkpoints (130); "
@@ -260,9 +262,10 @@ BUDGETS = {
         "25 walks of graphs, name lists of operations, eleven ways to declare a function",
     ),
     "tests": Budget(
-        96200,
+        97300,
         "parts of parameters (280), layers in parts (490), pipelines (660), timelines and simulations (720), two hosts "
         "(60), sums where gradients lie (130); "
+        "workers, servers, clients, and processes that are killed (880); "
         "processes that train together (1,450); styles looked at again (22); "
         "which products pack an operand (15); "
         "programs of any size (480); "
@@ -352,8 +355,9 @@ BUDGETS = {
         "workers of the benchmarks",
     ),
     "benchmarks": Budget(
-        9160,
+        9320,
         "memory of ZeRO's stages (120), simulations beside real steps (170); "
+        "ways to train with workers (155); "
         "data parallel and all-reduce beside peers, kills of a training (460); "
         "matrix products beside PyTorch's, by layout and in turns (110); "
         "sequences and arrays of many lengths beside peers (190); "

@@ -105,8 +105,8 @@ DOORS = {
 
 # Loaded when first needed: `import hybridml` takes NumPy alone.
 LATE = (
-    "PIL", "cupy", "einops", "jinja2", "llvmlite", "matplotlib", "mpi4py", "networkx", "numba", "pyarrow", "rich",
-    "safetensors", "scipy", "sklearn", "tqdm",
+    "PIL", "cupy", "einops", "jinja2", "llvmlite", "matplotlib", "mpi4py", "networkx", "numba", "pyarrow", "ray",
+    "rich", "safetensors", "scipy", "sklearn", "tqdm",
 )  # fmt: skip
 
 

@@ -59,7 +59,7 @@ MODULES = {
     "optim": ("Optimizers", ("optim", "optim.lr_scheduler", "optim.swa_utils")),
     "data": ("Data", ("data", "data.transforms")),
     "training": ("Training", ("training", "metrics")),
-    "distributed": ("Many processes", ("distributed",)),
+    "distributed": ("Many processes", ("distributed", "distributed.servers")),
     "models": ("Models", ("models",)),
     "linalg": ("Linear algebra", ("linalg",)),
     "random": ("Random numbers", ("random",)),

@@ -18,6 +18,7 @@ pipelining/         `PipelineStage`, `pipeline`, `ScheduleGPipe`, `Schedule1F1B`
 tensor_parallel/    `parallelize_module`: layers of which each process has a part, computed together
 seeing/             what the collectives of all processes cost, on one timeline, and who lets the others wait
 simulation/         what a step takes with more processes than there are
+servers/            parameter servers, backup workers, federated averaging, by actors
 checkpoints.py      step-numbered checkpoints
 resharding.py       parts in checkpoints, for other numbers of processes
 sampler.py          the part of a dataset that belongs to a process
@@ -26,6 +27,7 @@ sampler.py          the part of a dataset that belongs to a process
 from hybridml_compiler.errors import CollectiveError
 
 from . import meanings as _meanings  # noqa: F401  (rows of the compiler call it)
+from . import servers
 from .checkpoints import CheckpointManager
 from .data_parallel import DataParallel
 from .fully_shard import fully_shard, summon_full_params
@@ -65,5 +67,5 @@ __all__ = [
     "all_gather", "all_reduce", "all_to_all", "barrier", "broadcast", "calibrate", "clip_grad_norm_", "compare",
     "full_state_dict", "fully_shard", "get_rank", "get_world_size", "init", "is_initialized", "load_full_state_dict",
     "parallelize_module", "pipeline", "profile", "recv", "reduce_scatter", "reset_statistics", "run_threads", "send",
-    "simulate", "simulate_parameter_server", "simulate_pipeline", "statistics", "summon_full_params",
+    "servers", "simulate", "simulate_parameter_server", "simulate_pipeline", "statistics", "summon_full_params",
 ]  # fmt: skip

@@ -494,8 +494,10 @@ class TracedFunction(Introspection, Reports, Lookup, Generic[P, R]):
         found: Any = sys.modules.get(self.__module__)
         for name in self.__qualname__.split("."):
             found = getattr(found, name, None)
-        if found is self:
-            return self.__qualname__
+        return self.__qualname__ if found is self else self.reduced_by_value()
+
+    def reduced_by_value(self) -> tuple[Any, ...]:
+        """The parts that pickle makes a copy of, also in a process that has no such name."""
         dynamic = self._families is not None
         return TracedFunction, (self._fn, self._backend, self._most, self._strict, self._silent, dynamic, self._check)
 

@@ -1,4 +1,5 @@
-"""Processes for tests: `mpiexec` of this environment, with a limit on their time, on this machine or on two hosts.
+"""Processes for tests: `mpiexec` of this environment, with a limit on their time, on this machine or on two hosts;
+and actors that are killed.
 
 The hosts are network namespaces of this machine, each with its name and its shared memory: messages go over TCP.
 """
@@ -14,10 +15,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from hybridml.distributed.servers import training
 from hybridml.run import mpiexec
+from tests.support.workers import Killing
 
 ROOT = Path(__file__).parent.parent.parent
 SECONDS = 120  # until processes that hang are ended: ranks wait with their cores busy
@@ -108,3 +112,22 @@ def two_hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, t
     finally:
         for name in names:
             subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+
+
+@pytest.fixture
+def killing(monkeypatch: pytest.MonkeyPatch) -> Killing:
+    """Kills actors when their server is at a version: `{3: "shard 1"}`."""
+
+    def plan(kills: dict[int, str]) -> None:
+        apply = training.Run.apply
+
+        def kill(run: Any, done: Any) -> None:
+            victim = kills.pop(run.server.version, None)
+            for actor in [*run.server.shards, *run.crew.workers]:
+                if actor.name == victim:
+                    actor.kill()
+            apply(run, done)
+
+        monkeypatch.setattr(training.Run, "apply", kill)
+
+    return plan

@@ -45,4 +45,5 @@ torch_layers.py        cases of layers, pooling, norms, activations and losses
 torch_names.py         cases of functions with PyTorch's names at the top level
 typed_program.py       a user's program with types, which mypy checks
 typical_graphs.py      small graphs of typical programs
+workers.py             models and losses for workers that train together, and what one process makes of them
 """

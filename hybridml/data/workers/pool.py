@@ -65,7 +65,7 @@ class Pool:
         _pools.add(self)
         context = chosen_context(context)
         try:
-            with _starting, _undisturbed():
+            with _starting, undisturbed():
                 for number in range(count):
                     self._start(context, partial(Worker, number, count, fetcher, init, seed))
         except BaseException:
@@ -185,7 +185,7 @@ _starting = rlock()
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
+def undisturbed() -> Iterator[None]:
     """A start of processes that Ctrl-C does not split, and of whose threads Python does not warn."""
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if SIGNALS else None
     try:

@@ -91,7 +91,7 @@ class Worker:
         """Works until the loader hangs up."""
         _leave_the_terminal()
         gc.freeze()  # collections would write to pages that the loader's process shares
-        _use_one_thread()
+        use_one_thread()
         set_default_dtype(self.dtype)
         # Without the traces and modes of the thread that has forked.
         contextvars.Context().run(self._work, jobs)
@@ -146,14 +146,14 @@ class Worker:
             text = "".join(traceback.format_exception(error))
         error.add_note(f"In DataLoader worker {self.number} (process {os.getpid()}): {doing}")
         error.__cause__ = error.__context__ = None
-        if isinstance(error, StopIteration) or not _can_be_sent(error):  # which would end the loop over batches
+        if isinstance(error, StopIteration) or not can_be_sent(error):  # which would end the loop over batches
             told = RuntimeError(f"{type(error).__name__}: {error}")
             told.add_note(error.__notes__[-1])
             return Failure(told, text)
         return Failure(error, text)
 
 
-def _can_be_sent(error: Exception) -> bool:
+def can_be_sent(error: Exception) -> bool:
     """Whether an error is unpickled as what it is; classes of programs raise anything there."""
     try:
         return type(pickle.loads(pickle.dumps(error))) is type(error)
@@ -216,7 +216,7 @@ def _end(*_: object) -> None:
     sys.exit(0)
 
 
-def _use_one_thread() -> None:
+def use_one_thread() -> None:
     """Workers share the cores among themselves, and with the loader's process."""
     os.environ["HYBRIDML_NUM_THREADS"] = "1"
     threads = sys.modules.get("hybridml_compiler.targets.cpu.runtime.threads")

@@ -48,6 +48,10 @@ class SharedFile:
     def __reduce__(self) -> Any:  # while a process is started by `spawn` or `forkserver`
         return _sent, (reduction.DupFd(self.handle),)
 
+    def resize(self, size: int) -> None:
+        """Gives the file so many bytes, the new ones zero."""
+        os.ftruncate(self.handle, size)
+
     def map(self, place: int, size: int) -> mmap.mmap:
         """The bytes of the file from `place` on, which is a multiple of the size of a page."""
         return mmap.mmap(self.handle, size, offset=place)
@@ -119,7 +123,7 @@ class Writer:
         step = max(mmap.ALLOCATIONGRANULARITY, 1 << max(0, size.bit_length() - 3))  # at most a quarter more
         size = -(-size // step) * step
         place, self.end = self.end, self.end + size
-        os.ftruncate(self.file.handle, self.end)
+        self.file.resize(self.end)
         self.used[place] = self.file.map(place, size)
         return place, dropped
 
