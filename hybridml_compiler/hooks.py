@@ -52,6 +52,8 @@ class Hooks:
     # (name of a row of ops/collectives.py, name of a group, arrays, parameters) -> its results.
     # hybridml/distributed/meanings.py.
     collective: Callable[..., Any]
+    # Forgets what a program has called that has failed: the next call is another. hybridml/distributed/meanings.py.
+    collectives_failed: Callable[[], None]
 
 
 def _unset(*_: Any) -> Any:
@@ -64,5 +66,5 @@ def _no_group(name: str, group: str, *_: Any) -> Any:
 
 hooks = Hooks(
     _unset, _unset, np.matmul, lambda *_: None, np.array, np.ascontiguousarray, _unset, _unset, _unset, _unset,
-    _unset, lambda *_: None, lambda *_: None, _no_group,
+    _unset, lambda *_: None, lambda *_: None, _no_group, lambda: None,
 )  # fmt: skip

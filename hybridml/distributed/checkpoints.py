@@ -97,9 +97,11 @@ class CheckpointManager:
         save({"random": default_generator.get_state()}, part / _OWN.format(self.group.rank))
         barrier(self.group)
         if self.group.rank == 0:
+            old = self.directory / f".step-{step}.old.part"
             if place.exists():
-                shutil.rmtree(place)
+                place.rename(old)
             part.rename(place)
+            shutil.rmtree(old, ignore_errors=True)
             for known in self.all_steps()[: -self.max_to_keep] if self.max_to_keep else ():
                 shutil.rmtree(self._place(known))
         return True

@@ -15,6 +15,7 @@ from ..core.tensor import Tensor
 from ..nn.module import Module
 from .functions import all_reduce, broadcast
 from .groups import Group, default
+from .placements import placements
 from .reducer import BUCKET_MIB, Reducer, buckets
 
 
@@ -59,6 +60,12 @@ class DataParallel(Module):
         if not bucket_mb > 0:
             raise ArgumentError(f"DataParallel: bucket_mb must be above 0, got {bucket_mb}")
         self.module, self.group = module, default(group)
+        for name, placement in placements(module).items():
+            if placement.group is self.group:
+                raise ArgumentError(
+                    f"DataParallel: the processes of {self.group!r} have parts of {name}, which it would make equal; "
+                    "leave it out, or give DataParallel a group whose processes have the same part"
+                )
         self.bucket_mb, self.broadcast_buffers = bucket_mb, broadcast_buffers
         self.find_unused_parameters = find_unused_parameters
         self._of_all, self._joining = group is None, False

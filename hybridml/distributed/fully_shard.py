@@ -7,7 +7,7 @@ nothing of its own for the backward, and a traced step has both as operations. S
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 
@@ -15,14 +15,16 @@ from hybridml_compiler.errors import ArgumentError
 
 from ..arrays.shaping.manipulation import concat
 from ..core.autodiff.function import Function
+from ..core.context import no_grad
 from ..core.tensor import Tensor
 from ..nn.module import Module
 from ..nn.utils.computed import outside_of_traces
-from ..transforms.checkpoint import checkpoint
+from ..tracing.python_state.mutation_epoch import attributes_changed
+from ..transforms.checkpoint import checkpoint, recomputed_in
 from .data_parallel import copy_from
 from .functions import all_gather, reduce_scatter
 from .groups import Group, default
-from .placements import Flat, Layout, place
+from .placements import Flat, Layout, is_part, place
 
 M = TypeVar("M", bound=Module)
 Places = Sequence[tuple[Module, str]]  # where one parameter is
@@ -64,7 +66,13 @@ class ShardedForward:
         self.reshard, self.is_whole = True, False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return checkpoint(self._run, *args, **kwargs) if self.reshard else self._run(*args, **kwargs)
+        if not self.reshard:
+            return self._run(*args, **kwargs)
+        outer = recomputed_in.set(())  # what it is called in is not needed for it
+        try:
+            return checkpoint(_Once(self._run, self.module), *args, **kwargs)
+        finally:
+            recomputed_in.reset(outer)
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
         with self.whole():
@@ -81,19 +89,51 @@ class ShardedForward:
         parts = [vars(owner)[name] for (owner, name), *_ in self.places]
         wholes = gathered(parts, self.layouts, self.group)
         self.is_whole = True
+        outer = recomputed_in.set((*recomputed_in.get(), self.whole))
         try:
             for places, whole in zip(self.places, wholes, strict=True):
                 _put(places, whole)
             yield
         finally:
+            recomputed_in.reset(outer)
             self.is_whole = False
             for places, part in zip(self.places, parts, strict=True):
                 _put(places, part)
 
 
+class _Once:
+    """A function that moves buffers when it is called first; when it is called again, it moves copies of what they were
+    then."""
+
+    def __init__(self, run: Callable[..., Any], module: Module) -> None:
+        self.run = run
+        self.__name__ = (
+            f"the forward of {type(module).__name__}, of which fully_shard without reshard_after_forward=False"
+        )
+        self.__name__ += " keeps nothing,"
+        self.places = [(owner, name) for owner in module.modules() for name, _ in owner._own("buffer", "transient")]
+        self.before: list[Tensor] = []
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        own = [vars(owner)[name] for owner, name in self.places]
+        with no_grad():
+            copies = [buffer.clone() for buffer in self.before or own]
+        if not self.before:
+            self.before = copies
+            return self.run(*args, **kwargs)
+        try:
+            for place, copy in zip(self.places, copies, strict=True):
+                _put([place], copy)
+            return self.run(*args, **kwargs)
+        finally:
+            for place, buffer in zip(self.places, own, strict=True):
+                _put([place], buffer)
+
+
 def _put(places: Places, value: Tensor) -> None:
     for owner, name in places:
         object.__setattr__(owner, name, value)
+    attributes_changed()  # a traced function that the forward calls looks again
 
 
 def fully_shard(module: M, group: Group | None = None, *, reshard_after_forward: bool | None = None) -> M:
@@ -106,8 +146,9 @@ def fully_shard(module: M, group: Group | None = None, *, reshard_after_forward:
 
     group: the processes; all of the job by default.
     reshard_after_forward: whether nothing that is whole is kept for the backward, in which the module's `forward` is
-    then computed again (`hm.checkpoint`, whose results are tensors) with parameters that are gathered again. By
-    default so for a module without such modules in it. ZeRO's stage 3; False is stage 2.
+    then computed again (`hm.checkpoint`: its result is a tensor or a tuple of tensors) with parameters that are
+    gathered again, and buffers as they were. By default so for a module without such modules in it. ZeRO's stage 3;
+    False is stage 2.
 
     Other methods than `forward` find parts, but for in a block of `summon_full_params`. Optimizers that look at more
     than one element (Muon, norms of layers) see a part of one axis. Raises ArgumentError for what is no module, that is
@@ -128,6 +169,11 @@ def fully_shard(module: M, group: Group | None = None, *, reshard_after_forward:
     group = default(group)
     if group.size == 1:
         return module
+    if type(module).forward is Module.forward:
+        raise ArgumentError(
+            f"fully_shard: {type(module).__name__} has no forward, for which its parameters would be whole; shard what "
+            "is in it, or the module around it"
+        )
     if isinstance(vars(module).get("forward"), ShardedForward):
         raise ArgumentError(f"fully_shard: this {type(module).__name__} is sharded already")
     found = _unplaced(module, group)
@@ -170,7 +216,8 @@ def summon_full_params(module: Module) -> Iterator[None]:
 def _unplaced(module: Module, group: Group) -> list[Places]:
     """The places of each parameter that is whole, those that share one together."""
     whole: dict[int, list[tuple[Module, str]]] = {}
-    parts = set()
+    units = [forward for m in module.modules() if isinstance(forward := vars(m).get("forward"), ShardedForward)]
+    blocks = {(id(owner), name) for unit in units for places in unit.places for owner, name in places}
     for owner in module.modules():
         known = vars(owner).get("_placements", {})
         for name, parameter in owner._own("parameter"):
@@ -179,14 +226,21 @@ def _unplaced(module: Module, group: Group) -> list[Places]:
                     f"fully_shard: {name} of {type(owner).__name__} is a part already, over {known[name].group!r}: its "
                     f"gradients would not be averaged over {group!r}; use DataParallel over that"
                 )
+            if name in known and (id(owner), name) not in blocks:
+                raise ArgumentError(
+                    f"fully_shard: {name} of {type(owner).__name__} is a part for a module around this one; shard "
+                    "blocks first, and then what they are in"
+                )
             if name in known:
-                parts.add(id(parameter))
-            else:
-                whole.setdefault(id(parameter), []).append((owner, name))
-    for key in parts & whole.keys():
-        owner, name = whole[key][0]
-        raise ArgumentError(
-            f"fully_shard: {name} of {type(owner).__name__} is shared with a module that is sharded on its own; shard "
-            "one that has both"
-        )
+                continue
+            if is_part(parameter):
+                raise _shared(owner, name)
+            whole.setdefault(id(parameter), []).append((owner, name))
     return list(whole.values())
+
+
+def _shared(owner: Module, name: str) -> ArgumentError:
+    return ArgumentError(
+        f"fully_shard: {name} of {type(owner).__name__} is shared with a module that is sharded on its own; shard one "
+        "that has both"
+    )

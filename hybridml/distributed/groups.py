@@ -39,6 +39,15 @@ class Begun(NamedTuple, Generic[T]):
     sums: Sums
 
 
+class Calls:
+    """The order of the collectives of a process, whatever their groups: processes that are in several groups call in
+    one order. `token` is what the last call of the last program has left; `notes` are of calls since then."""
+
+    def __init__(self) -> None:
+        self.token: Tensor = wrap(np.zeros((), dtypes.int64))  # real inside of a trace, too
+        self.notes: dict[tuple[str, int], Any] = {}
+
+
 class Group:
     """Processes that call collectives together; `init` and `split` make them.
 
@@ -52,18 +61,24 @@ class Group:
 
     digested = ()  # a trace does not look inside: what changes there is no affair of a program
 
-    def __init__(self, name: str, transport: Transport | None, log: Log | None = None) -> None:
+    def __init__(
+        self, name: str, transport: Transport | None, log: Log | None = None, calls: Calls | None = None
+    ) -> None:
         self.name, self._transport = ALONE if transport is None else name, transport
         self.rank, self.size = (0, 1) if transport is None else (transport.rank, transport.size)
-        self.token: Tensor = wrap(np.zeros((), dtypes.int64))  # real inside of a trace, too
+        self.calls = calls or Calls()
         # By token: what has been begun, and where whoever waits for it says that it may be made.
         self.promised: dict[int, tuple[Begun[np.ndarray], list[np.ndarray]]] = {}
         self.models = itertools.count()  # numbers of DataParallels
         self.log = log or Log()  # that of all groups of the process
-        self._done: dict[tuple[str, int], Any] = {}
         self._number, self._splits = itertools.count(), itertools.count()
         self._messages: Counter[str] = Counter()  # by route
         self._order = Order(lambda: self.transport.overlaps)
+
+    @property
+    def token(self) -> Tensor:
+        """The tensor that every collective of the process reads and writes."""
+        return self.calls.token
 
     @property
     def transport(self) -> Transport:
@@ -108,7 +123,8 @@ class Group:
             return Group(ALONE, None)
         name = f"{self.name}.{next(self._splits)}.{color}"
         part = self.meet("split", None, "", lambda t: t.split(color, self.rank if key is None else key))
-        found = Group(name, part if part.size > 1 else None, self.log)
+        is_alone = part.size == 1  # its tokens are none of the others'
+        found = Group(name, None if is_alone else part, self.log, None if is_alone else self.calls)
         _groups.by_name[found.name] = found
         return found
 
@@ -118,14 +134,14 @@ class Group:
         A program that ends at a failed check is run again for its error, and the others do not call again. Its calls
         are known by their tokens, until one has the token that the last complete program has left.
         """
-        found = self._done.get((name, token))
+        found = self.calls.notes.get((name, token))
         if found is None and token == int(self.token._array):
-            self._done.clear()
+            self.calls.notes.clear()
         return found
 
     def note(self, name: str, token: int, what: Any) -> None:
         """Notes the call of a row that has been made."""
-        self._done[name, token] = what
+        self.calls.notes[name, token] = what
 
     def meet(self, name: str, x: np.ndarray | None, detail: str, work: Callable[[Transport], T]) -> T:
         """The result of work that begins when all processes have come to it, with an array of this shape and dtype."""

@@ -15,16 +15,15 @@ from hybridml_compiler.errors import CollectiveError
 from hybridml_compiler.hooks import hooks
 from hybridml_compiler.ops import collectives
 from hybridml_compiler.ops.table import OPS
-from hybridml_compiler.record import record
 
-from .groups import Group, known
+from .groups import Group, all_groups, known
 from .transport import Transport
 
 _tokens = itertools.count(1)
 _divide = OPS["divide"]
 # Bytes of a result that is kept for the error of a program that fails behind it: indices, and numbers that are
 # asserted, are small, and parameters that are gathered may be all of the memory.
-_MOST = 1 << 16
+_MOST, _LARGE = 1 << 16, object()
 
 
 def _next() -> np.ndarray:
@@ -135,21 +134,10 @@ MEANINGS: Mapping[str, Callable[..., Any]] = {
 assert set(MEANINGS) == {op.name for op in collectives.ROWS}
 
 
-@record
-class _Like:
-    """A result that was too large to be kept."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype
-
-
 def _noted(result: np.ndarray, moves: bool) -> Any:
-    return _Like(result.shape, result.dtype) if moves or result.nbytes > _MOST else result
-
-
-def _recalled(noted: Any, own: np.ndarray) -> np.ndarray:
-    """A result again; in the place of a large one what this process has given, as often as it takes."""
-    return np.resize(own, noted.shape).astype(noted.dtype) if isinstance(noted, _Like) else noted
+    if result.nbytes > _MOST:
+        return _LARGE
+    return result.copy() if moves else result
 
 
 def _collective(name: str, group: str, operands: Sequence[np.ndarray], params: Mapping[str, Any]) -> Any:
@@ -161,8 +149,18 @@ def _collective(name: str, group: str, operands: Sequence[np.ndarray], params: M
         results = made if isinstance(made, tuple) else (made,)
         found.note(name, token, [_noted(result, moves) for result in results])
         return made
-    again = [_recalled(one, operands[0]) for one in noted]
-    return tuple(again) if len(again) > 1 else again[0]
+    if any(one is _LARGE for one in noted):
+        raise CollectiveError(
+            f"{name}: the program has failed behind this call, and is run again for its error; results of more than "
+            f"{_MOST >> 10} KiB are not kept for that, and the other processes do not call again. Run the step eagerly "
+            "to see the error"
+        )
+    return tuple(noted) if len(noted) > 1 else noted[0]
 
 
-hooks.collective = _collective
+def _forget() -> None:
+    for group in all_groups():
+        group.calls.notes.clear()
+
+
+hooks.collective, hooks.collectives_failed = _collective, _forget

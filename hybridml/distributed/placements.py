@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
+from weakref import WeakValueDictionary
 
-from hybridml_compiler.errors import ShapeError
+from hybridml_compiler.errors import ArgumentError, ShapeError
 from hybridml_compiler.record import record
 
 from ..arrays.creation import asarray, zeros
@@ -73,9 +74,18 @@ def place(places: Sequence[tuple[Module, str]], layout: Layout, group: Group) ->
     parameter = vars(owner)[name]
     with no_grad():
         become(parameter, layout.part(parameter.detach(), group.rank).clone())
+    _parts[id(parameter)] = parameter
     for owner, name in places:
         known: Mapping[str, Placement] = vars(owner).get("_placements", {})
         object.__setattr__(owner, "_placements", {**known, name: Placement(layout, group)})
+
+
+_parts: WeakValueDictionary[int, Tensor] = WeakValueDictionary()
+
+
+def is_part(parameter: Tensor) -> bool:
+    """Whether `place` has made the tensor a part."""
+    return _parts.get(id(parameter)) is parameter
 
 
 def placements(module: Module) -> dict[str, Placement]:
@@ -123,15 +133,17 @@ def clip_grad_norm_(module: Module, max_norm: float, norm_type: float = 2.0) -> 
     >>> dist.run_threads(2, step)
     [(6.0, [1.5, 1.5]), (6.0, [1.5, 1.5])]
     """
+    if not isinstance(module, Module):
+        raise ArgumentError(f"clip_grad_norm_: takes a module, which knows its parts, got {type(module).__name__}")
     found = placements(module)
-    gradients: dict[Group | None, list[Tensor]] = {}
+    gradients: dict[Group | None, list[Tensor]] = {one.group: [] for one in found.values()}  # also where none came
     for name, p in module.named_parameters():
         if p.grad is not None:
             gradients.setdefault(found[name].group if name in found else None, []).append(p.grad)
     with no_grad():
         norms = []
         for group, own in gradients.items():
-            norm = get_total_norm(own, norm_type)
+            norm = get_total_norm(own, norm_type) if own else zeros(())
             if group is not None and norm_type == math.inf:
                 norm = all_reduce(norm, "max", group)
             elif group is not None:

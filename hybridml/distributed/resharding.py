@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from hybridml_compiler.errors import ArgumentError
+from hybridml_compiler.errors import ArgumentError, ShapeError
 from hybridml_compiler.record import fields
 
 from ..arrays.creation import asarray
@@ -93,7 +93,14 @@ def with_parts(
         tree = layout.joined(stack([saved_by(rank)[_text(path)] for rank in ranks]))
     elif isinstance(tree, Mapping):
         return {key: with_parts(value, places, saved_by, (*path, key)) for key, value in tree.items()}
-    return tree if placement is None else placement.layout.part(asarray(tree), placement.group.rank)
+    if placement is None:
+        return tree
+    whole = asarray(tree)
+    if whole.shape != placement.layout.shape:
+        raise ShapeError(
+            f"CheckpointManager.restore: {_text(path)} has shape {placement.layout.shape}, the checkpoint {whole.shape}"
+        )
+    return placement.layout.part(whole, placement.group.rank)
 
 
 def _text(path: Path) -> str:

@@ -13,7 +13,7 @@ from ..nn.parameter import Parameter
 from ..optim.optimizer import Optimizer
 from .fully_shard import gathered
 from .groups import Group, default
-from .placements import Flat, Placement
+from .placements import Flat, Placement, is_part
 from .reducer import BUCKET_MIB, buckets
 
 
@@ -54,6 +54,11 @@ class ZeroRedundancyOptimizer:
         for p in wholes:
             if not isinstance(p, Tensor):
                 raise ArgumentError(f"ZeroRedundancyOptimizer: params are tensors, got {type(p).__name__}")
+            if is_part(p):
+                raise ArgumentError(
+                    "ZeroRedundancyOptimizer: a parameter is a part already (fully_shard, parallelize_module), whose "
+                    "state is in parts as well; use the optimizer itself"
+                )
             layout = Flat(tuple(p.shape), p.numel(), self.group.size)
             self._wholes.append(p)
             self._layouts.append(layout)
@@ -62,7 +67,7 @@ class ZeroRedundancyOptimizer:
 
     @property
     def param_groups(self) -> list[Any]:
-        """The settings of the groups of parameters; schedules write to them."""
+        """The settings of the groups of parameters. Schedules take `optimizer`, which has the same ones."""
         return self.optimizer.param_groups
 
     def zero_grad(self, set_to_none: bool = True) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar,
 from hybridml_compiler import time_limit
 from hybridml_compiler.config import is_deterministic
 from hybridml_compiler.errors import LOCATION, ArgumentError, TraceError
+from hybridml_compiler.hooks import hooks
 from hybridml_compiler.locks import rlock
 from hybridml_compiler.record import record
 
@@ -171,7 +172,7 @@ class TracedFunction(Introspection, Reports, Lookup, Generic[P, R]):
 
     def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         leaves, structure, given, key, objects = self._given(args, kwargs)
-        failed, why = None, ""
+        failed, why, has_called = None, "", False
         try:
             for entry in self._entries.get(key) or self._other_sizes(key):
                 with entry.alone():
@@ -223,8 +224,12 @@ class TracedFunction(Introspection, Reports, Lookup, Generic[P, R]):
                 raise
             self._report(f"runs eagerly in such calls: {str(error).partition(LOCATION)[0]}")
         except CheckFailed:  # nothing has been written yet: Python does it again, with its own error where it happens
-            pass
-        out = self._fn(*args, **kwargs)  # not in a handler: an error of its own is then the only one that is shown
+            has_called = True
+        try:
+            out = self._fn(*args, **kwargs)  # not in a handler: an error of its own is then the only one that is shown
+        finally:
+            if has_called:
+                hooks.collectives_failed()
         if failed is not None:
             failed.eager = True
             self._entries.setdefault(key, []).insert(0, failed)

@@ -11,7 +11,8 @@ The method is that of Chen et al., "Training deep nets with sublinear memory cos
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
+from contextvars import ContextVar
 from typing import Any
 
 from hybridml_compiler.errors import DTypeError
@@ -27,6 +28,9 @@ from ..core.pytree import tree_leaves, tree_map
 from ..core.shared import generator_states
 from ..core.source_location import here
 from ..core.tensor import Device, Tensor, like, place_var
+
+# Makers of the blocks in which what is checkpointed now is to be computed again.
+recomputed_in: ContextVar[tuple[Callable[[], Any], ...]] = ContextVar("hybridml_recomputed_in", default=())
 
 _after, _reshape, _slice = OPS["after"], OPS["reshape"], OPS["slice"]
 
@@ -59,7 +63,8 @@ def checkpoint(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> An
     draws = recording, changed()
     outs = _results(function, result)
     parents = boundary([out._node for out in outs if out._node is not None], start)
-    joint = make_node(_pull, None, parents, function, args, kwargs, draws, Device(place_var.get()), here())
+    blocks = recomputed_in.get()
+    joint = make_node(_pull, None, parents, function, args, kwargs, draws, blocks, Device(place_var.get()), here())
     kept = [
         like(out, out._array, None if out._node is None else part(joint, k, out.shape), out._version)
         for k, out in enumerate(outs)
@@ -76,7 +81,7 @@ def _results(function: Callable[..., Any], result: Any) -> tuple[Tensor, ...]:
 
 
 def _pull(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Tensor]]:
-    function, args, kwargs, draws, device, place = kept_by(node)
+    function, args, kwargs, draws, blocks, device, place = kept_by(node)
     for k, leaf in enumerate(tree_leaves((args, kwargs))):
         if isinstance(leaf, Tensor) and leaf._version:
             stale("checkpoint", f"argument {k}", leaf._version, node, place)
@@ -84,7 +89,9 @@ def _pull(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Tensor]]:
     with enable_grad(), nullcontext() if recording is None else drawing_from(Replay(recording)), _set_back(states):
         if current_interpreter() is not None:
             args, kwargs = _tied((args, kwargs), next(iter(bundle.values())))
-        with device:
+        with device, ExitStack() as around:
+            for block in blocks:
+                around.enter_context(block())
             result = function(*args, **kwargs)
     outs = _results(function, result)
     return [(outs[k]._node, g) for k, g in bundle.items()]

@@ -10,6 +10,7 @@ import pytest
 
 import hybridml as hm
 from hybridml import distributed as dist
+from hybridml_compiler.errors import OutOfBoundsError
 
 Ranks = Sequence[Any]  # an array or a tensor of each rank
 
@@ -279,3 +280,39 @@ def test_an_element_of_a_batch_is_checked_like_any_tensor() -> None:
         assert hm.vmap(lambda x: dist.all_reduce(hm.ones(2)) + x)(hm.zeros((3, 2))).tolist() == [[2.0, 2.0]] * 3
 
     dist.run_threads(2, rank)
+
+
+@pytest.mark.parametrize("size", [3, 40_000])
+def test_a_program_that_fails_behind_a_collective_calls_the_next_time_anew(size: int) -> None:
+    """Its error is found without the others; results that are too large to be kept for that are said to be."""
+
+    def rank() -> list[Any]:
+        def step(x: Any, t: Any) -> Any:
+            total = dist.all_reduce(x)
+            return hm.take(t, total[:1].astype("int64")), total[0]
+
+        run, rows = hm.trace(step), hm.arange(3.0)
+        kind, text = (OutOfBoundsError, "index 4") if size == 3 else (dist.CollectiveError, "are not kept for that")
+        with pytest.raises(kind, match=text):
+            run(hm.full((size,), 2.0), rows)
+        return [float(found.sum()) for found in run(hm.full((size,), 0.5), rows)]
+
+    assert dist.run_threads(2, rank) == [[1.0, 1.0]] * 2
+
+
+def test_collectives_of_two_groups_have_one_order_in_a_program() -> None:
+    """Whatever a rank makes of the results: all call in the order of the text."""
+
+    def rank() -> Any:
+        world = dist.init()
+        part = world.split(0)
+
+        @hm.trace
+        def step(x: Any) -> Any:
+            first = dist.all_reduce(x, group=world)
+            second = dist.all_reduce(x * 2, group=part)
+            return (second.sum(), first + second) if world.rank == 0 else (first + second, first)
+
+        return [found.numpy().tolist() for found in step(hm.ones((2,)))]
+
+    assert dist.run_threads(2, rank) == [[8.0, [6.0, 6.0]], [[6.0, 6.0], [2.0, 2.0]]]

@@ -272,3 +272,77 @@ assert bool((dist.all_reduce(digest, "max") == digest).all())
 """,
     )
     assert done.returncode == 0, done.stderr
+
+
+class Recomputing(hm.nn.Module):
+    """A module whose forward calls another traced function, a checkpoint, and moves a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = hm.nn.Parameter(hm.tensor([2.0, 3.0]))
+        self.register_buffer("calls", hm.tensor(0.0))
+        self.traced = hm.trace(lambda x: x * self.w)
+
+    def forward(self, x: Any) -> Any:
+        with hm.no_grad():
+            self.calls += 1
+        return hm.checkpoint(lambda x: (x * self.w) ** 2, x) * self.calls + self.traced(x)
+
+
+@pytest.mark.parametrize("reshard", [True, False])
+def test_what_a_forward_computes_again_finds_whole_parameters_and_its_buffers(reshard: bool) -> None:
+    def found(module: hm.nn.Module) -> tuple[float, list[float], float]:
+        optimizer = hm.optim.SGD(module.parameters(), lr=0.1)
+        for _ in range(2):
+            module.zero_grad()
+            loss = module(hm.tensor([1.0, 2.0])).sum()
+            loss.backward()
+            optimizer.step()
+        return loss.item(), [float(p) for p in dist.full_state_dict(module)["w"]], module.calls.item()
+
+    wanted = found(Recomputing())
+
+    def rank() -> None:
+        loss, weights, calls = found(dist.fully_shard(Recomputing(), reshard_after_forward=reshard))
+        np.testing.assert_allclose([loss, *weights], [wanted[0], *wanted[1]], rtol=1e-6)
+        assert calls == wanted[2] == 2
+
+    dist.run_threads(2, rank)
+
+
+def test_parts_are_made_once_and_from_the_inside() -> None:
+    def rank() -> None:
+        model, _ = sharded("parameters")
+        with pytest.raises(ArgumentError, match=r"DataParallel: the processes of Group.* have parts of 0\.0\.weight"):
+            dist.DataParallel(model)
+        with pytest.raises(ArgumentError, match="a parameter is a part already"):
+            dist.ZeroRedundancyOptimizer(model.parameters(), hm.optim.SGD, lr=0.1)
+        outer = dist.fully_shard(network())
+        with pytest.raises(ArgumentError, match="shard blocks first"):
+            dist.fully_shard(outer[0])
+        with pytest.raises(ArgumentError, match="ModuleList has no forward"):
+            dist.fully_shard(hm.nn.ModuleList([hm.nn.Linear(2, 2)]))
+
+    dist.run_threads(2, rank)
+
+
+def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
+    def rank() -> None:
+        manager = dist.CheckpointManager(tmp_path)
+        manager.save(1, {"model": dist.fully_shard(hm.nn.Linear(3, 5))})
+        with pytest.raises(ShapeError, match=r"model/weight has shape \(3, 5\), the checkpoint \(5, 3\)"):
+            manager.restore({"model": dist.fully_shard(hm.nn.Linear(5, 3))})
+
+    dist.run_threads(2, rank)
+
+
+def test_a_rank_without_gradients_takes_part_in_their_norm() -> None:
+    def rank() -> float:
+        model, _ = sharded("gradients")
+        if dist.get_rank() == 0:
+            for p in model.parameters():
+                p.grad = hm.ones_like(p)
+        return float(dist.clip_grad_norm_(model, 1.0))
+
+    first, second = dist.run_threads(2, rank)
+    assert first == second > 0

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from hybridml_compiler.errors import ArgumentError
 
+from ...nn.attention import MultiheadAttention
 from ...nn.module import Module
 from ...nn.utils.computed import outside_of_traces
 from ...random import default_generator
@@ -108,6 +109,12 @@ def _styled(module: Module, plan: Plan | None) -> Styles:
         for name in names:
             if name in found or isinstance(vars(named[name]).get("forward"), ParallelForward):
                 raise ArgumentError(f"parallelize_module: {name or 'the module'} has a style already")
+            around = named.get(name.rpartition(".")[0]) if name else None
+            if isinstance(around, MultiheadAttention):
+                raise ArgumentError(
+                    f"parallelize_module: {name} is computed by the MultiheadAttention around it, with the weights of "
+                    "its own: give that HeadwiseParallel()"
+                )
             found[name] = named[name], style
     return found
 

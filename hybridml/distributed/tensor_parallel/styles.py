@@ -18,6 +18,7 @@ from ...arrays.indexing.selecting import where
 from ...core.tensor import Tensor
 from ...nn.linear import Embedding, EmbeddingBag
 from ...nn.module import Module
+from ...tracing.python_state.mutation_epoch import attributes_changed
 from ..groups import Group
 from ..transport import is_whole
 from .redistribute import Axis, Placed, Replicate, Shard, added, cut, once, used, whole
@@ -185,12 +186,16 @@ def _in_place_of(module: Module, values: Mapping[str, Tensor]) -> Iterator[None]
     """Puts tensors in the place of parameters while a layer computes."""
     before = {name: vars(module)[name] for name in values}
     try:
-        for name, value in values.items():
-            object.__setattr__(module, name, value)
+        _put(module, values)
         yield
     finally:
-        for name, value in before.items():
-            object.__setattr__(module, name, value)
+        _put(module, before)
+
+
+def _put(module: Module, values: Mapping[str, Tensor]) -> None:
+    for name, value in values.items():
+        object.__setattr__(module, name, value)
+    attributes_changed()  # a traced function that the forward calls looks again
 
 
 def _check_layout(name: str, given: object, allowed: tuple[object, ...]) -> None:

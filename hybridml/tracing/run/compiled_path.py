@@ -12,6 +12,7 @@ import numpy as np
 from hybridml_compiler.errors import CompileError, HybridmlError, TraceError, is_late
 from hybridml_compiler.graph import ir
 from hybridml_compiler.graph.checks import uncovered
+from hybridml_compiler.hooks import hooks
 from hybridml_compiler.ops.memory_order import order_of
 from hybridml_compiler.record import record, replace
 from hybridml_compiler.sizes.dims import is_dim
@@ -279,6 +280,7 @@ class CompiledPath(PathEnd):
             ours = isinstance(error, CompileError) or is_late(error)  # eager would hide it
             if isinstance(error, HybridmlError) and not ours:
                 raise CheckFailed from error
+            hooks.collectives_failed()
             raise
         for clock in self.late:
             clock.take()
