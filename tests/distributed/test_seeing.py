@@ -405,3 +405,8 @@ def test_processes_with_clocks_of_their_own(mpi: Mpi, tmp_path: Path, skew: bool
         assert Counter(r["pid"] for r in found if r.get("cat") == "collective") == {0: 5, 1: 5}
         assert {r["pid"] for r in found if r.get("cat") == ("launch" if traced else "operation")} == {0, 1}
         assert max(r["ts"] for r in found if "ts" in r) < 60e6
+
+
+def test_a_folder_that_is_not_there_is_told_before_the_block(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        dist.profile(tmp_path / "missing" / "trace.json")

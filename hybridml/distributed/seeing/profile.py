@@ -146,7 +146,8 @@ def profile(path: str | os.PathLike[str] | None = None, group: Group | None = No
     enter and leave the block. Clocks of processes are compared before and behind it.
 
     With a path, the first call of a traced function in the block prepares the program that reads the clock, which takes
-    milliseconds. Raises ArgumentError where a profile is on, CollectiveError where processes do not come.
+    milliseconds. Raises ArgumentError where a profile is on, FileNotFoundError where the file's folder is not there,
+    CollectiveError where processes do not come.
 
     >>> import time
     >>> import hybridml as hm
@@ -160,4 +161,6 @@ def profile(path: str | os.PathLike[str] | None = None, group: Group | None = No
     >>> dist.run_threads(2, steps)
     [1, 1]
     """
+    if path is not None and not Path(path).absolute().parent.is_dir():
+        raise FileNotFoundError(f"distributed.profile: there is no folder {Path(path).parent} for the file")
     return RankProfile(default(group), path)
