@@ -32,7 +32,7 @@ def test_the_demo_trains_alike_in_both_styles_and_writes_one_page(
     monkeypatch.setattr(char_lm, "CONTEXT", 8)  # the sample has programs for 4 to 8 characters, and not for 4 to 64
     monkeypatch.setattr(char_lm, "write", lambda model, start, length: write(model, start, 10))
     output = tmp_path / "build" / "demo.html"
-    assert demo.main(["--epochs", "1", "--steps", "6", "--output", str(output)]) == 0
+    assert demo.main(["--epochs", "1", "--steps", "8", "--output", str(output)]) == 0
     assert f"report: {output}" in capsys.readouterr().out
     check_page(output.read_text(encoding="utf-8"), charts=9)
     *of_digits, characters, traced = made
