@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hybridml_compiler.errors import ArgumentError, ShapeError
@@ -11,6 +10,7 @@ from hybridml_compiler.errors import ArgumentError, ShapeError
 from .arrays.shaping.manipulation import stack
 from .core.tensor import Tensor
 from .nn.module import Module
+from .nn.utils.replaced import replaced
 from .transforms.grad import Argnums, grad, jvp, value_and_grad, vjp
 from .transforms.jacobian import hessian, jacfwd, jacrev, linearize
 from .transforms.vmap import vmap
@@ -65,12 +65,12 @@ def functional_call(
     given = {name: value for part in parts for name, value in part.items()}
     if len(given) < sum(map(len, parts)):
         raise ArgumentError("functional_call: the dictionaries have names in common; give each tensor once")
-    with _replaced(module, given, strict):
+    with replaced(_values(module, given, strict)):
         return module(*arguments, **(kwargs or {}))
 
 
-@contextmanager
-def _replaced(module: Module, given: Mapping[str, Any], strict: bool) -> Iterator[None]:
+def _values(module: Module, given: Mapping[str, Any], strict: bool) -> list[tuple[tuple[Module, str], Tensor]]:
+    """What is to be in which place. Raises ArgumentError and ShapeError."""
     own = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     places = _places(module)
     unknown = [name for name in given if name not in places]
@@ -78,21 +78,15 @@ def _replaced(module: Module, given: Mapping[str, Any], strict: bool) -> Iterato
     if unknown or (strict and missing):
         said = f"has no {', '.join(map(repr, unknown))}" if unknown else f"lacks {', '.join(map(repr, missing))} here"
         raise ArgumentError(f"functional_call: {type(module).__name__} {said}; its names are {', '.join(own)}")
-    put: list[tuple[Module, str, Tensor]] = []
-    try:
-        for name, value in given.items():
-            owner, attribute = places[name]
-            before = getattr(owner, attribute)
-            if isinstance(before, Tensor) and before.shape != value.shape:
-                raise ShapeError(f"functional_call: {name} has shape {before.shape}, got {value.shape}")
-            for other, key in places.values():
-                if getattr(other, key) is before:
-                    put.append((other, key, before))
-                    object.__setattr__(other, key, value)
-        yield
-    finally:
-        for owner, attribute, before in reversed(put):
-            object.__setattr__(owner, attribute, before)
+    found: dict[tuple[int, str], tuple[tuple[Module, str], Tensor]] = {}
+    for name, value in given.items():
+        before = getattr(*places[name])
+        if isinstance(before, Tensor) and before.shape != value.shape:
+            raise ShapeError(f"functional_call: {name} has shape {before.shape}, got {value.shape}")
+        for owner, key in places.values():
+            if getattr(owner, key) is before:
+                found[id(owner), key] = (owner, key), value
+    return list(found.values())
 
 
 def _places(module: Module) -> dict[str, tuple[Module, str]]:

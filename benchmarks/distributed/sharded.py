@@ -40,6 +40,8 @@ def train(kind: str, results: str) -> None:
     from hybridml import distributed as dist
     from hybridml.models import architecture, example_batch, gpt2, losses
 
+    from .worker import training_step
+
     hm.set_num_threads(1)
     hm.manual_seed(0)
     before = _peak()
@@ -47,14 +49,7 @@ def train(kind: str, results: str) -> None:
     loss_of = getattr(losses, architecture("gpt2").loss)
     batch = [hm.from_numpy(array) for array in example_batch("gpt2", 1, length=128)]
 
-    @hm.trace
-    def step(*batch: Any) -> Any:
-        optimizer.zero_grad()
-        loss = loss_of(model, *batch)
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
+    step = hm.trace(training_step(model, loss_of, optimizer))
     times = []
     for _ in range(STEPS):
         dist.barrier()

@@ -37,7 +37,7 @@ STEP = (
 
 
 def measured(ranks: int, networks: str) -> dict[str, Any]:
-    """What so many processes have found."""
+    """The results of so many processes."""
     launcher = mpiexec()
     assert launcher is not None, "needs mpiexec: pip install 'hybridml[mpi]'"
     variables = {**os.environ, "HYBRIDML_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}

@@ -15,7 +15,7 @@ from typing import Any
 import hybridml as hm
 from hybridml import distributed as dist
 
-from .worker import NETWORKS, made
+from .worker import NETWORKS, made, training_step
 
 STEPS, SECONDS, ROUNDS = 5, 2.0, 3  # at least so many, for so long, in turns with the simulation
 NULL_BYTES = {"scalar": 4, "sparse": 32 * 4096, "dense 100 MB": 100_000_000}
@@ -23,7 +23,7 @@ NULL_STEPS = {"scalar": 200, "sparse": 200, "dense 100 MB": 7}
 
 
 def maker(network: str, style: str) -> Callable[[], Callable[[], Any]]:
-    """What makes the model and step of a process."""
+    """The function that makes the model and step of a process."""
 
     def make() -> Callable[[], Any]:
         hm.manual_seed(0)
@@ -31,14 +31,7 @@ def maker(network: str, style: str) -> Callable[[], Callable[[], Any]]:
         model = dist.DataParallel(model)
         optimizer = hm.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=True)
         batch = [hm.from_numpy(array) for array in arrays]
-
-        def step(*batch: Any) -> Any:
-            optimizer.zero_grad()
-            loss = loss_of(model, *batch)
-            loss.backward()
-            optimizer.step()
-            return loss.detach()
-
+        step = training_step(model, loss_of, optimizer)
         run = hm.trace(step) if style == "traced" else step
         return lambda: run(*batch)
 

@@ -9,6 +9,7 @@ import os
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -63,6 +64,19 @@ def made(lib: Any, library: str, name: str) -> tuple[Any, Any, list[np.ndarray]]
     return model, getattr(losses, row.loss), list(example_batch(name, size.batch, **size.sizes))
 
 
+def training_step(model: Any, loss_of: Any, optimizer: Any) -> Callable[..., Any]:
+    """A step on a batch, which returns the loss."""
+
+    def step(*batch: Any) -> Any:
+        optimizer.zero_grad()
+        loss = loss_of(model, *batch)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
 def main(library: str, style: str, name: str, results: str) -> None:
     """Trains, and lets rank 0 write what it has measured."""
     lib = importlib.import_module(library)
@@ -86,13 +100,7 @@ def main(library: str, style: str, name: str, results: str) -> None:
         optimizer = lib.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=True)
     batch = [lib.from_numpy(np.ascontiguousarray(array)) for array in arrays]
 
-    def step(*batch: Any) -> Any:
-        optimizer.zero_grad()
-        loss = loss_of(model, *batch)
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
+    step = training_step(model, loss_of, optimizer)
     found = _measured(lib.trace(step) if style == "traced" else step, batch, size)
     if rank == 0:
         Path(results).write_text(json.dumps(found), encoding="utf-8")

@@ -8,6 +8,7 @@ order.py            one collective of a group after the other, some of them whil
 groups.py           `init`, the groups of this process, `split`
 meanings.py         what rows of hybridml_compiler/ops/collectives.py do in a group
 functions.py        collectives on tensors, with gradients
+buckets.py          tensors that travel together
 reducer.py          averages of gradients, in buckets that are under way during the backward
 data_parallel.py    `DataParallel`
 placements.py       parameters of which each process holds a part, and whole state dicts of them

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from hashlib import blake2b
 from typing import Any
@@ -10,13 +10,14 @@ from typing import Any
 from hybridml_compiler.errors import ArgumentError, GradientError, TraceError
 
 from ..arrays.creation import asarray
-from ..core.context import current_interpreter, no_grad
+from ..core.context import current_interpreter
 from ..core.tensor import Tensor
 from ..nn.module import Module
-from .functions import all_reduce, broadcast
+from .buckets import BUCKET_MIB, copy_from
+from .functions import all_reduce
 from .groups import Group, default
 from .placements import placements
-from .reducer import BUCKET_MIB, Reducer, buckets
+from .reducer import Reducer
 
 
 class DataParallel(Module):
@@ -170,15 +171,6 @@ class DataParallel(Module):
         if current_interpreter() is not None:
             raise TraceError("DataParallel.join: a traced step does not ask the other processes; run it eagerly")
         return int(all_reduce(asarray(self.group.rank if here else -1), "max", self.group))
-
-
-def copy_from(src: int, tensors: Sequence[Tensor], group: Group) -> None:
-    """Copies a rank's values into these tensors of all processes, in buckets."""
-    with no_grad():
-        for bucket in buckets([("", t) for t in tensors], BUCKET_MIB * (1 << 20)):
-            flat = broadcast(bucket.together([t.detach() for t in bucket.parameters]), src, group)
-            for t, value in zip(bucket.parameters, bucket.cut(flat), strict=True):
-                t.copy_(value)
 
 
 def _digest(module: Module) -> str:

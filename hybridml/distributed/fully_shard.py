@@ -19,15 +19,15 @@ from ..core.context import no_grad
 from ..core.tensor import Tensor
 from ..nn.module import Module
 from ..nn.utils.computed import outside_of_traces
-from ..tracing.python_state.mutation_epoch import attributes_changed
+from ..nn.utils.replaced import Place, forward_of, replaced
 from ..transforms.checkpoint import checkpoint, recomputed_in
-from .data_parallel import copy_from
+from .buckets import copy_from
 from .functions import all_gather, reduce_scatter
 from .groups import Group, default
 from .placements import Flat, Layout, is_part, place
 
 M = TypeVar("M", bound=Module)
-Places = Sequence[tuple[Module, str]]  # where one parameter is
+Places = Sequence[Place]  # where one parameter is
 
 
 class _Gather(Function):
@@ -62,7 +62,7 @@ class ShardedForward:
 
     def __init__(self, module: Module, group: Group, places: Sequence[Places], layouts: Sequence[Layout]) -> None:
         self.module, self.group, self.places, self.layouts = module, group, places, layouts
-        self.inner = vars(module).get("forward")
+        self.inner = forward_of(module)
         self.reshard, self.is_whole = True, False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -70,15 +70,13 @@ class ShardedForward:
             return self._run(*args, **kwargs)
         outer = recomputed_in.set(())  # what it is called in is not needed for it
         try:
-            return checkpoint(_Once(self._run, self.module), *args, **kwargs)
+            return checkpoint(_Recomputed(self._run, self.module), *args, **kwargs)
         finally:
             recomputed_in.reset(outer)
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
         with self.whole():
-            if self.inner is not None:
-                return self.inner(*args, **kwargs)
-            return type(self.module).forward(self.module, *args, **kwargs)
+            return self.inner(*args, **kwargs)
 
     @contextmanager
     def whole(self) -> Iterator[None]:
@@ -87,53 +85,36 @@ class ShardedForward:
             yield
             return
         parts = [vars(owner)[name] for (owner, name), *_ in self.places]
-        wholes = gathered(parts, self.layouts, self.group)
+        wholes = zip(self.places, gathered(parts, self.layouts, self.group), strict=True)
         self.is_whole = True
         outer = recomputed_in.set((*recomputed_in.get(), self.whole))
         try:
-            for places, whole in zip(self.places, wholes, strict=True):
-                _put(places, whole)
-            yield
+            with replaced((place, whole) for places, whole in wholes for place in places):
+                yield
         finally:
             recomputed_in.reset(outer)
             self.is_whole = False
-            for places, part in zip(self.places, parts, strict=True):
-                _put(places, part)
 
 
-class _Once:
-    """A function that moves buffers when it is called first; when it is called again, it moves copies of what they were
-    then."""
+class _Recomputed:
+    """A forward that moves buffers when it is called first, and copies of what they were then when it is called again,
+    for the backward."""
 
     def __init__(self, run: Callable[..., Any], module: Module) -> None:
         self.run = run
-        self.__name__ = (
-            f"the forward of {type(module).__name__}, of which fully_shard without reshard_after_forward=False"
-        )
-        self.__name__ += " keeps nothing,"
+        self.__name__ = f"{type(module).__name__}.forward under fully_shard (reshard_after_forward=False takes others)"
         self.places = [(owner, name) for owner in module.modules() for name, _ in owner._own("buffer", "transient")]
         self.before: list[Tensor] = []
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        own = [vars(owner)[name] for owner, name in self.places]
+        is_first = not self.before
         with no_grad():
-            copies = [buffer.clone() for buffer in self.before or own]
-        if not self.before:
+            copies = [t.clone() for t in self.before or (vars(owner)[name] for owner, name in self.places)]
+        if is_first:
             self.before = copies
             return self.run(*args, **kwargs)
-        try:
-            for place, copy in zip(self.places, copies, strict=True):
-                _put([place], copy)
+        with replaced(zip(self.places, copies, strict=True)):
             return self.run(*args, **kwargs)
-        finally:
-            for place, buffer in zip(self.places, own, strict=True):
-                _put([place], buffer)
-
-
-def _put(places: Places, value: Tensor) -> None:
-    for owner, name in places:
-        object.__setattr__(owner, name, value)
-    attributes_changed()  # a traced function that the forward calls looks again
 
 
 def fully_shard(module: M, group: Group | None = None, *, reshard_after_forward: bool | None = None) -> M:
@@ -184,8 +165,8 @@ def fully_shard(module: M, group: Group | None = None, *, reshard_after_forward:
         layouts.append(Flat(tuple(parameter.shape), parameter.numel(), group.size))
         place(places, layouts[-1], group)
     forward = ShardedForward(module, group, found, layouts)
-    is_root = any(isinstance(vars(m).get("forward"), ShardedForward) for m in module.modules())
-    forward.reshard = not is_root if reshard_after_forward is None else reshard_after_forward
+    has_blocks = any(isinstance(vars(m).get("forward"), ShardedForward) for m in module.modules())
+    forward.reshard = not has_blocks if reshard_after_forward is None else reshard_after_forward
     object.__setattr__(module, "forward", forward)
     return module
 
@@ -194,7 +175,8 @@ def fully_shard(module: M, group: Group | None = None, *, reshard_after_forward:
 def summon_full_params(module: Module) -> Iterator[None]:
     """A block in which all parameters of a module are whole, for what is not its `forward`: a method that generates.
 
-    They are for reading: what is written to them is lost. All processes must enter it. The name is PyTorch's.
+    They are for reading, and have no history: what is written to them is lost. All processes must enter it. The name
+    is PyTorch's.
 
     >>> import hybridml as hm
     >>> from hybridml import distributed as dist
@@ -206,10 +188,11 @@ def summon_full_params(module: Module) -> Iterator[None]:
     [(2, 3), (2, 3)]
     """
     with ExitStack() as blocks:
-        for owner in module.modules():
-            forward = vars(owner).get("forward")
-            if isinstance(forward, ShardedForward):
-                blocks.enter_context(forward.whole())
+        with no_grad():
+            for owner in module.modules():
+                forward = vars(owner).get("forward")
+                if isinstance(forward, ShardedForward):
+                    blocks.enter_context(forward.whole())
         yield
 
 

@@ -288,6 +288,12 @@ def default(group: Group | None = None) -> Group:
     return group
 
 
+def forget_calls() -> None:
+    """Drops the notes of calls, of a program that has failed: the next call is another one."""
+    for group in list(_groups.by_name.values()):  # which there are: an error is no reason to make one
+        group.calls.notes.clear()
+
+
 def all_groups() -> list[Group]:
     """The groups that this process is in, that of all processes first."""
     init()

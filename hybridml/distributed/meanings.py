@@ -16,7 +16,7 @@ from hybridml_compiler.hooks import hooks
 from hybridml_compiler.ops import collectives
 from hybridml_compiler.ops.table import OPS
 
-from .groups import Group, all_groups, known
+from .groups import Group, forget_calls, known
 from .transport import Transport
 
 _tokens = itertools.count(1)
@@ -158,9 +158,4 @@ def _collective(name: str, group: str, operands: Sequence[np.ndarray], params: M
     return tuple(noted) if len(noted) > 1 else noted[0]
 
 
-def _forget() -> None:
-    for group in all_groups():
-        group.calls.notes.clear()
-
-
-hooks.collective, hooks.collectives_failed = _collective, _forget
+hooks.collective, hooks.collectives_failed = _collective, forget_calls

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import nullcontext
 from typing import Any
 
@@ -12,46 +12,14 @@ from hybridml_compiler import dtypes
 from hybridml_compiler.donation import donated
 from hybridml_compiler.errors import GradientError
 from hybridml_compiler.ops.table import OPS
-from hybridml_compiler.record import record
 
 from ..arrays.creation import zeros
-from ..arrays.shaping.manipulation import concat
 from ..core.autodiff.reductions import Reduction
 from ..core.autodiff.tape import own
 from ..core.tensor import Tensor
+from .buckets import buckets
 from .functions import call
 from .groups import Group
-
-# 25 MB over MPI on one machine in buckets of 256 KiB, 1, 2, 4 and 25 MiB: 3.4, 3.6, 3.5, 3.1, 2.8 GB/s.
-BUCKET_MIB = 2.0
-
-
-@record
-class Bucket:
-    """Parameters whose gradients travel together: all are of one dtype."""
-
-    names: tuple[str, ...]
-    parameters: tuple[Tensor, ...]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape in which they travel: one alone as it is, several after each other."""
-        alone = len(self.parameters) == 1
-        return tuple(self.parameters[0].shape) if alone else (sum(p.numel() for p in self.parameters),)
-
-    def together(self, tensors: Sequence[Tensor]) -> Tensor:
-        """Tensors of their shapes in the one in which they travel."""
-        return tensors[0] if len(tensors) == 1 else concat([t.reshape(-1) for t in tensors])
-
-    def cut(self, whole: Tensor) -> list[Tensor]:
-        """The parts of a tensor of this shape, one for each parameter."""
-        if len(self.parameters) == 1:
-            return [whole]
-        found, at = [], 0
-        for p in self.parameters:
-            found.append(whole[at : at + p.numel()].reshape(p.shape))
-            at += p.numel()
-        return found
 
 
 class Reducer(Reduction):
@@ -64,14 +32,14 @@ class Reducer(Reduction):
     def __init__(self, named: Iterable[tuple[str, Tensor]], group: Group, bucket_mb: float, find_unused: bool) -> None:
         self.group, self.find_unused, self.number = group, find_unused, next(group.models)
         self.order = group.name, -self.number
-        self.buckets = buckets([(n, p) for n, p in named if p.requires_grad], bucket_mb * (1 << 20))
-        self.places = [(b, k) for b, bucket in enumerate(self.buckets) for k in range(len(bucket.parameters))]
+        self.buckets = buckets([(n, p) for n, p in named if p.requires_grad][::-1], bucket_mb)
+        self.places = [(b, k) for b, bucket in enumerate(self.buckets) for k in range(len(bucket.tensors))]
         self.labels = [
             f"bucket {k} of DataParallel {self.number}: gradients of {', '.join(bucket.names[:2])}"
             + ", ..." * (len(bucket.names) > 2)
             for k, bucket in enumerate(self.buckets)
         ]
-        super().__init__([p for bucket in self.buckets for p in bucket.parameters])
+        super().__init__([p for bucket in self.buckets for p in bucket.tensors])
 
     def begin(self) -> Averages:
         return Averages(self)
@@ -80,7 +48,7 @@ class Reducer(Reduction):
         """Takes part in a backward of the others with zeros."""
         averages = Averages(self)
         for bucket in self.buckets:
-            averages.begin(zeros(bucket.shape, dtype=bucket.parameters[0].dtype))
+            averages.begin(zeros(bucket.shape, dtype=bucket.tensors[0].dtype))
         averages.received()
 
 
@@ -98,7 +66,7 @@ class Averages:
 
     def begin_full(self) -> bool:
         for bucket, parts in list(zip(self.reducer.buckets, self.parts, strict=True))[len(self.begun) :]:
-            if len(parts) < len(bucket.parameters):
+            if len(parts) < len(bucket.tensors):
                 return False
             whole = bucket.together([parts.pop(k) for k in range(len(parts))])
             self.begin(own(whole))
@@ -116,7 +84,7 @@ class Averages:
         begun = len(self.begun)
         missing = []
         for bucket, parts in list(zip(self.reducer.buckets, self.parts, strict=True))[begun:]:
-            for k, (name, p) in enumerate(zip(bucket.names, bucket.parameters, strict=True)):
+            for k, (name, p) in enumerate(zip(bucket.names, bucket.tensors, strict=True)):
                 if k not in parts:
                     parts[k] = zeros(p.shape, dtype=p.dtype) if p.grad is None else p.grad
                     missing += [name] if p.requires_grad else []  # or it was frozen since
@@ -135,8 +103,8 @@ class Averages:
         for bucket, (flat, token) in zip(self.reducer.buckets, self.begun, strict=True):
             whole = _awaited(self.reducer.group, flat, token)
             whole /= self.reducer.group.size  # here, as it is in a cache
-            parts = bucket.cut(_cast(whole, bucket.parameters[0].dtype))
-            found += zip(bucket.parameters, parts, strict=True)
+            parts = bucket.cut(_cast(whole, bucket.tensors[0].dtype))
+            found += zip(bucket.tensors, parts, strict=True)
         return found
 
     def abandon(self) -> None:
@@ -158,17 +126,3 @@ def _awaited(group: Group, flat: Tensor, token: Tensor) -> Tensor:
     with donated(flat._array) if is_real else nullcontext():
         found: Tensor = OPS["all_reduce_wait"].fn(flat, token, group=group.name)
     return found
-
-
-def buckets(named: Sequence[tuple[str, Tensor]], most: float) -> list[Bucket]:
-    """The parameters from the last to the first, in buckets of at most so many bytes; a larger one has its own."""
-    found: list[list[tuple[str, Tensor]]] = []
-    size = 0.0
-    for name, p in reversed(named):
-        nbytes = p.numel() * p.dtype.itemsize
-        if not found or size + nbytes > most or found[-1][0][1].dtype is not p.dtype:
-            found.append([])
-            size = 0.0
-        found[-1].append((name, p))
-        size += nbytes
-    return [Bucket(tuple(name for name, _ in pairs), tuple(p for _, p in pairs)) for pairs in found]

@@ -19,7 +19,7 @@ from .tensor_parallel import Axis
 
 Path = tuple[Any, ...]  # keys from the outermost dict of a state inwards
 _LAYOUTS: dict[str, Any] = {one.__name__: one for one in (Axis, Flat)}
-_PARTS = "__parts__"  # the key that stands where parts are: a layout, its fields, and the ranks that have saved them
+_HERE = "__parts__"  # the key that stands where parts are: a layout, its fields, and the ranks that have saved them
 
 
 def placed(objects: Mapping[str, Any]) -> dict[Path, Placement]:
@@ -69,7 +69,7 @@ def without_parts(
     if path in places:
         layout = places[path].layout
         told = [type(layout).__name__, {name: getattr(layout, name) for name in fields(type(layout))}]
-        return {_PARTS: [*told, list(ranks[places[path].group])]}, {_text(path): tree}
+        return {_HERE: [*told, list(ranks[places[path].group])]}, {_text(path): tree}
     if not isinstance(tree, Mapping):
         return tree, {}
     made: dict[Any, Any] = {}
@@ -85,8 +85,8 @@ def with_parts(
 ) -> Any:
     """The tree with this process's parts, or whole tensors where it has no part. `saved_by`: parts by rank."""
     placement = places.get(path)
-    if isinstance(tree, Mapping) and _PARTS in tree:
-        name, given, ranks = tree[_PARTS]
+    if isinstance(tree, Mapping) and _HERE in tree:
+        name, given, ranks = tree[_HERE]
         layout: Layout = _LAYOUTS[name](**given)
         if placement is not None and placement.layout == layout:
             return saved_by(ranks[placement.group.rank])[_text(path)]

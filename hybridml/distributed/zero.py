@@ -11,10 +11,10 @@ from ..core.context import enable_grad, no_grad
 from ..core.tensor import Tensor
 from ..nn.parameter import Parameter
 from ..optim.optimizer import Optimizer
+from .buckets import buckets
 from .fully_shard import gathered
 from .groups import Group, default
 from .placements import Flat, Placement, is_part
-from .reducer import BUCKET_MIB, buckets
 
 
 class ZeroRedundancyOptimizer:
@@ -98,9 +98,9 @@ class ZeroRedundancyOptimizer:
     def _give_all(self) -> None:
         """Gives all processes the parts of all, in buckets."""
         known = {id(part): k for k, part in enumerate(self._parts)}
-        for bucket in buckets([("", part) for part in self._parts], BUCKET_MIB * (1 << 20)):
-            numbers = [known[id(part)] for part in bucket.parameters]
-            parts = [part.detach() for part in bucket.parameters]
+        for bucket in buckets(("", part) for part in self._parts):
+            numbers = [known[id(part)] for part in bucket.tensors]
+            parts = [part.detach() for part in bucket.tensors]
             wholes = gathered(parts, [self._layouts[k] for k in numbers], self.group)
             for k, whole in zip(numbers, wholes, strict=True):
                 self._wholes[k].copy_(whole)

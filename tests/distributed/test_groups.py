@@ -287,3 +287,19 @@ def test_the_timeout_may_be_set_later() -> None:
         return dist.init(timeout=7.0).timeout
 
     assert dist.run_threads(2, rank) == [7.0, 7.0]
+
+
+def test_an_error_of_a_traced_function_does_not_look_for_a_launcher() -> None:
+    script = """
+import hybridml as hm
+from hybridml import distributed
+run = hm.trace(lambda x, i: hm.take(x, i))
+run(hm.ones(3), hm.asarray([0]))
+try:
+    run(hm.ones(3), hm.asarray([5]))
+except hm.OutOfBoundsError:
+    print("as it is")
+"""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "WORLD_SIZE": "2"}  # of torchrun, which init refuses
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout == "as it is\n", done.stderr

@@ -1,4 +1,4 @@
-"""What is begun during a backward: in a thread of the group, or in the thread that waits for it; and where sums are."""
+"""Sums that a backward begins: they are made by a thread of the group or by whoever waits, and where gradients are."""
 
 from __future__ import annotations
 

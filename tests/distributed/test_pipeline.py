@@ -181,7 +181,7 @@ class Watched(hm.nn.Module):
 
 @schedules
 def test_activations_that_are_kept(schedule: Any) -> None:
-    """Of all micro-batches by GPipe; by 1F1B of as many as there are stages from here."""
+    """GPipe keeps those of all micro-batches, 1F1B those of as many as there are stages from here."""
     size, n = 3, 6
 
     def rank() -> int:

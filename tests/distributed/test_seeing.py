@@ -23,28 +23,13 @@ from hybridml.distributed.seeing.gathering import gathered, told
 from hybridml.distributed.seeing.log import Event, What
 from hybridml.distributed.seeing.stragglers import Stragglers, meetings, stragglers_of
 from hybridml_compiler.errors import ArgumentError
+from tests.support.two_buckets import trained
 
 Mpi = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def styled(fn: Callable[..., Any], traced: bool) -> Callable[..., Any]:
     return hm.trace(fn) if traced else fn
-
-
-def trained(traced: bool) -> Callable[[], Any]:
-    """A step of data parallel training with two buckets."""
-    model = dist.DataParallel(hm.nn.Sequential(hm.nn.Linear(8, 8), hm.nn.Linear(8, 4)), bucket_mb=2e-4)
-    optimizer = hm.optim.SGD(model.parameters(), lr=0.1)
-
-    def step(x: Any) -> Any:
-        optimizer.zero_grad()
-        loss = model(x).sum()
-        loss.backward()
-        optimizer.step()
-        return loss
-
-    run = styled(step, traced)
-    return lambda: run(hm.ones((3, 8)))
 
 
 # -- sums
@@ -83,7 +68,7 @@ def test_who_comes_early_waits_and_who_comes_late_does_not() -> None:
 
 
 def test_a_program_is_not_blocked_by_what_goes_on_beside_it() -> None:
-    """What was begun waits for a late process while this one goes on."""
+    """A sum that was begun waits for a late process while this one goes on."""
 
     def rank(seconds: float) -> Any:
         group = dist.init()
@@ -315,7 +300,7 @@ def test_a_block_that_fails_leaves_nothing_on(tmp_path: Path) -> None:
 def test_one_profile_at_a_time() -> None:
     with dist.profile() as found:
         with pytest.raises(ArgumentError, match="nothing to show before"):
-            found.stragglers  # noqa: B018
+            _ = found.stragglers
         with pytest.raises(ArgumentError, match="another is on"), dist.profile():
             pass
     with pytest.raises(ArgumentError, match="has been used"), found:

@@ -178,7 +178,7 @@ def test_a_disturbed_training_ends_with_the_bits_of_one_that_is_not(
 
 
 def alone_in_step(loss: Loss) -> Any:
-    """What two workers make together, undisturbed."""
+    """The weights and losses of two workers that nobody disturbs."""
     model = net()
     with servers.ParameterServer(model, adam, shards=2, engine="threads") as server:
         for step in range(12):

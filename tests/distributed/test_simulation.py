@@ -17,6 +17,7 @@ from hybridml.distributed.simulation.links import ALGORITHMS, rounds
 from hybridml.distributed.simulation.replay import replayed
 from hybridml.distributed.simulation.tape import Entry, taped
 from hybridml_compiler.errors import ArgumentError
+from tests.support.two_buckets import trained
 
 NAMES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "barrier")
 LINK = dist.Link(10e-6, 1e9)
@@ -122,21 +123,7 @@ def test_a_replay_is_never_faster_than_its_work_or_its_communication() -> None:
 
 
 def parallel(traced: bool) -> Callable[[], Callable[[], Any]]:
-    def make() -> Callable[[], Any]:
-        model = dist.DataParallel(hm.nn.Sequential(hm.nn.Linear(8, 8), hm.nn.Linear(8, 4)), bucket_mb=2e-4)
-        optimizer = hm.optim.SGD(model.parameters(), lr=0.1)
-
-        def step(x: Any) -> Any:
-            optimizer.zero_grad()
-            loss = model(x).sum()
-            loss.backward()
-            optimizer.step()
-            return loss
-
-        run = hm.trace(step) if traced else step
-        return lambda: run(hm.ones((3, 8)))
-
-    return make
+    return lambda: trained(traced)
 
 
 @pytest.mark.parametrize("traced", [False, True])

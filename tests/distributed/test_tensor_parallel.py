@@ -313,7 +313,7 @@ def test_attention(options: dict[str, Any], arguments: dict[str, Any], traced: b
 
 
 def test_two_layers_cost_one_sum() -> None:
-    """What travels: one sum of the forward, one of the backward, nothing else."""
+    """One sum travels in the forward, one in the backward, and nothing else."""
 
     def rank() -> int:
         model = dist.parallelize_module(mlp(), None, {"0": Colwise(), "2": Rowwise()})

@@ -43,6 +43,7 @@ torch_cases.py         cases that PyTorch's values and gradients are recorded of
 torch_checks.py        those cases on hybridml, beside the recorded values
 torch_layers.py        cases of layers, pooling, norms, activations and losses
 torch_names.py         cases of functions with PyTorch's names at the top level
+two_buckets.py         a data-parallel training whose gradients travel in two buckets
 typed_program.py       a user's program with types, which mypy checks
 typical_graphs.py      small graphs of typical programs
 workers.py             models and losses for workers that train together, and what one process makes of them

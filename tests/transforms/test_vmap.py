@@ -504,3 +504,18 @@ def test_a_custom_gradient_of_what_is_shared_gets_the_cotangent_of_all() -> None
     inner = hm.vmap(lambda row: hm.grad(lambda v: (Clip.apply(v) * row * 9).sum())(w))(x)
     close(inner, hm.clip(x * 9, -1.0, 1.0))
     assert hm.vmap(lambda a: a + hm.psum(2.0, "i"), axis_name="i")(hm.zeros(3)).tolist() == [6.0] * 3
+
+
+def test_a_traced_function_inside_of_a_functional_call_reads_what_is_given() -> None:
+    class Scale(hm.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.w = hm.nn.Parameter(hm.tensor([1.0]))
+            self.traced = hm.trace(lambda x: x * self.w)
+
+        def forward(self, x: Any) -> Any:
+            return self.traced(x)
+
+    model = Scale()
+    found = [hm.func.functional_call(model, {"w": hm.tensor([v])}, hm.tensor([1.0])).item() for v in (1.0, 2.0, 3.0)]
+    assert found == [1.0, 2.0, 3.0] and model(hm.tensor([1.0])).item() == 1.0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 
@@ -28,28 +29,37 @@ def actions(n_microbatches: int, in_flight: int) -> list[Action]:
     return found
 
 
-def _needed(action: Action, stage: int, stages: int) -> tuple[int, Action] | None:
-    """The stage, and its action, from which an action has its operand; None for the first forward, and the last."""
-    source = stage - 1 if action.kind == "F" else stage + 1
-    return (source, action) if 0 <= source < stages else None
+def ends(
+    orders: Sequence[Sequence[Action]], seconds: Callable[[int, Action], float], message: float = 0.0
+) -> list[dict[Action, float]]:
+    """The time at which each action of each stage ends: a stage does one after the other, each once what it needs of
+    its neighbour has come, for which a message takes so long. `seconds`: of an action of a stage."""
+    found: list[dict[Action, float]] = [{} for _ in orders]
+    waiting: dict[tuple[int, Action], int] = {}  # an action that is needed: the stage that waits for it
+    free, ready = [0.0] * len(orders), deque(range(len(orders)))
+    while ready:
+        stage = ready.popleft()
+        for action in orders[stage][len(found[stage]) :]:
+            source = stage - 1 if action.kind == "F" else stage + 1
+            came = 0.0
+            if 0 <= source < len(orders):
+                if action not in found[source]:
+                    waiting[source, action] = stage
+                    break
+                came = found[source][action] + message
+            free[stage] = found[stage][action] = max(free[stage], came) + seconds(stage, action)
+            if (follower := waiting.pop((stage, action), None)) is not None:
+                ready.append(follower)
+    return found
 
 
 def timeline(orders: Sequence[Sequence[Action]]) -> list[list[Action | None]]:
     """The action of each stage at each time, None where it waits, if a forward takes as long as a backward."""
-    found: list[list[Action | None]] = [[] for _ in orders]
-    done: set[tuple[int, Action]] = set()
-    at = [0] * len(orders)
-    while any(k < len(order) for k, order in zip(at, orders, strict=True)):
-        now = [
-            order[k] if k < len(order) and _needed(order[k], stage, len(orders)) in (None, *done) else None
-            for stage, (k, order) in enumerate(zip(at, orders, strict=True))
-        ]
-        for stage, action in enumerate(now):
-            found[stage].append(action)
-            if action is not None:
-                at[stage] += 1
-                done.add((stage, action))
-    return found
+    at = [
+        {round(end) - 1: action for action, end in stage.items()} for stage in ends(orders, lambda stage, action: 1.0)
+    ]
+    length = max(map(max, at)) + 1
+    return [[stage.get(k) for k in range(length)] for stage in at]
 
 
 def grid(orders: Sequence[Sequence[Action]]) -> str:

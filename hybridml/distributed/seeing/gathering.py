@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from ..groups import Group
@@ -11,17 +13,17 @@ from ..transport import OWN_TAG, Transport
 def gathered(group: Group, mine: bytes) -> list[bytes]:
     """The words of all processes, in rank 0; none in the others."""
     if group.rank:
-        group.unseen(lambda transport: _send(transport, mine, 0))
+        group.unseen(partial(_send, word=mine, peer=0))
         return []
-    return [mine, *(group.unseen(lambda transport, r=rank: _received(transport, r)) for rank in range(1, group.size))]  # type: ignore[misc]
+    return [mine, *(group.unseen(partial(_received, peer=rank)) for rank in range(1, group.size))]
 
 
 def told(group: Group, word: bytes) -> bytes:
     """The word of rank 0, in all processes."""
     if group.rank:
-        return group.unseen(lambda transport: _received(transport, 0))
+        return group.unseen(partial(_received, peer=0))
     for rank in range(1, group.size):
-        group.unseen(lambda transport, r=rank: _send(transport, word, r))  # type: ignore[misc]
+        group.unseen(partial(_send, word=word, peer=rank))
     return word
 
 

@@ -48,7 +48,7 @@ def fitted(times: Mapping[int, float], size: int) -> Link:
     share = min(share for _, share in ways)
     steps = rounds(size) + min(k for k, times_ in ways if times_ == share)
     longer = [(nbytes, seconds) for nbytes, seconds in times.items() if nbytes > shortest]
-    # Of seconds = latency * steps + nbytes * slope, by least squares of the errors as parts of the seconds.
+    # The slope of seconds = latency * steps + nbytes * slope has the least squares of relative errors.
     weighed = [(nbytes / seconds, 1 - latency * steps / seconds) for nbytes, seconds in longer]
     slope = sum(x * y for x, y in weighed) / sum(x * x for x, _ in weighed)
     return Link(latency, share / max(slope, 1e-15))

@@ -6,32 +6,19 @@ PipeDream, 2019) begins a backward as soon as there is one, so that a stage keep
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hybridml_compiler.errors import ArgumentError
 
+from ..pipelining.actions import actions, ends
 from .links import Link
 
-Task = tuple[str, int]  # "forward" or "backward", of a part of the batch
-
-
-def _gpipe(stage: int, stages: int, parts: int) -> list[Task]:
-    return [("forward", k) for k in range(parts)] + [("backward", k) for k in reversed(range(parts))]
-
-
-def _alternating(stage: int, stages: int, parts: int) -> list[Task]:
-    ahead = min(stages - stage, parts)  # forwards before the first backward
-    order: list[Task] = [("forward", k) for k in range(ahead)]
-    for k in range(parts):
-        order.append(("backward", k))
-        if k + ahead < parts:
-            order.append(("forward", k + ahead))
-    return order
-
-
-SCHEDULES: Mapping[str, Callable[[int, int, int], list[Task]]] = {"gpipe": _gpipe, "1f1b": _alternating}
+# Schedules: micro-batches of which a stage keeps the activations, by the stage, the stages and the micro-batches.
+SCHEDULES: Mapping[str, Callable[[int, int, int], int]] = {
+    "gpipe": lambda stage, stages, n: n,
+    "1f1b": lambda stage, stages, n: min(stages - stage, n),
+}
 
 
 @dataclass(frozen=True)
@@ -78,43 +65,11 @@ def simulate_pipeline(
             "simulate_pipeline: needs a forward and a backward time for each stage, and one part of the batch, got "
             f"{stages} and {len(backward_ms)} times and {microbatches} parts"
         )
-    orders = [SCHEDULES[schedule](s, stages, microbatches) for s in range(stages)]
-    ends = _ends(orders, {"forward": forward_ms, "backward": backward_ms}, 1e3 * link.message(nbytes))
+    kept = tuple(SCHEDULES[schedule](stage, stages, microbatches) for stage in range(stages))
+    durations = {"F": forward_ms, "B": backward_ms}
+    found = ends(
+        [actions(microbatches, n) for n in kept], lambda stage, action: durations[action.kind][stage],
+        1e3 * link.message(nbytes),
+    )  # fmt: skip
     work = [microbatches * (f + b) for f, b in zip(forward_ms, backward_ms, strict=True)]
-    return PipelineTimes(max(ends.values()), tuple(work), tuple(map(_kept, orders)))
-
-
-def _ends(
-    orders: Sequence[Sequence[Task]], durations: Mapping[str, Sequence[float]], message: float
-) -> dict[tuple[int, str, int], float]:
-    """When each task ends: a stage does one after the other, each once what it needs of its neighbour has come."""
-    stages = len(orders)
-    ends: dict[tuple[int, str, int], float] = {}
-    waits: dict[tuple[int, str, int], int] = {}  # a task that is needed: the stage that waits for it
-    at, free = [0] * stages, [0.0] * stages
-    ready = deque(range(stages))
-    while ready:
-        stage = ready.popleft()
-        while at[stage] < len(orders[stage]):
-            kind, part = orders[stage][at[stage]]
-            source = stage - 1 if kind == "forward" else stage + 1
-            came = 0.0
-            if 0 <= source < stages:
-                if (source, kind, part) not in ends:
-                    waits[source, kind, part] = stage
-                    break
-                came = ends[source, kind, part] + message
-            free[stage] = ends[stage, kind, part] = max(free[stage], came) + durations[kind][stage]
-            at[stage] += 1
-            if (waiting := waits.pop((stage, kind, part), None)) is not None:
-                ready.append(waiting)
-    return ends
-
-
-def _kept(order: Sequence[Task]) -> int:
-    """The most parts of which a stage has run the forward, and not yet the backward."""
-    most = open_ = 0
-    for kind, _ in order:
-        open_ += 1 if kind == "forward" else -1
-        most = max(most, open_)
-    return most
+    return PipelineTimes(max(max(stage.values()) for stage in found), tuple(work), kept)

@@ -17,6 +17,7 @@ from .replay import Times, replayed
 from .tape import Entry, taped
 
 _SHOWN = 12  # parts that are printed
+_LINK = Link(10e-6, 1e9)
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ class Simulation(Report):
 def simulate(
     make: Callable[[], Callable[[], Any]],
     ranks: Sequence[int] = (1, 2, 4, 8),
-    link: Link = Link(10e-6, 1e9),  # noqa: B008  (it does not change)
+    link: Link = _LINK,
     *,
     algorithm: str = "best",
     overlap: bool = True,

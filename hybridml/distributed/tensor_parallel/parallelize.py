@@ -12,8 +12,9 @@ from hybridml_compiler.errors import ArgumentError
 from ...nn.attention import MultiheadAttention
 from ...nn.module import Module
 from ...nn.utils.computed import outside_of_traces
+from ...nn.utils.replaced import forward_of
 from ...random import default_generator
-from ..data_parallel import copy_from
+from ..buckets import copy_from
 from ..functions import broadcast
 from ..groups import Group, default
 from ..placements import place
@@ -31,15 +32,10 @@ class ParallelForward:
 
     def __init__(self, module: Module, style: ParallelStyle, group: Group) -> None:
         self.module, self.style, self.group = module, style, group
-        self.inner = vars(module).get("forward")
+        self.inner = forward_of(module)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.style.forward(self.module, self.group, self._own, *args, **kwargs)
-
-    def _own(self, *args: Any, **kwargs: Any) -> Any:
-        if self.inner is not None:
-            return self.inner(*args, **kwargs)
-        return type(self.module).forward(self.module, *args, **kwargs)
+        return self.style.forward(self.module, self.group, self.inner, *args, **kwargs)
 
 
 def parallelize_module(module: M, group: Group | None = None, parallelize_plan: Plan | None = None) -> M:

@@ -5,8 +5,8 @@ The layer's own `forward` computes with the parts. Source: Megatron-LM (Shoeybi 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from ...arrays.indexing.selecting import where
 from ...core.tensor import Tensor
 from ...nn.linear import Embedding, EmbeddingBag
 from ...nn.module import Module
-from ...tracing.python_state.mutation_epoch import attributes_changed
+from ...nn.utils.replaced import replaced
 from ..groups import Group
 from ..transport import is_whole
 from .redistribute import Axis, Placed, Replicate, Shard, added, cut, once, used, whole
@@ -136,7 +136,7 @@ class RowwiseParallel(ParallelStyle):
 def summed_bias(module: Module, group: Group) -> AbstractContextManager[None]:
     """Lets one process add the bias, while a layer computes terms of a sum."""
     bias = vars(module).get("bias")
-    return _in_place_of(module, {} if bias is None else {"bias": once(bias, group)})
+    return replaced([] if bias is None else [((module, "bias"), once(bias, group))])
 
 
 def _own_rows(module: Embedding, group: Group, input: Tensor) -> Tensor:
@@ -175,27 +175,9 @@ class SequenceParallel(ParallelStyle):
         return {}
 
     def forward(self, module: Module, group: Group, inner: Forward, input: Tensor) -> Tensor:
-        parameters = {name: used(p, _WHOLE, group) for name, p in module._own("parameter")}
-        with _in_place_of(module, parameters):
+        with replaced(((module, name), used(p, _WHOLE, group)) for name, p in module._own("parameter")):
             found: Tensor = inner(input)
         return found
-
-
-@contextmanager
-def _in_place_of(module: Module, values: Mapping[str, Tensor]) -> Iterator[None]:
-    """Puts tensors in the place of parameters while a layer computes."""
-    before = {name: vars(module)[name] for name in values}
-    try:
-        _put(module, values)
-        yield
-    finally:
-        _put(module, before)
-
-
-def _put(module: Module, values: Mapping[str, Tensor]) -> None:
-    for name, value in values.items():
-        object.__setattr__(module, name, value)
-    attributes_changed()  # a traced function that the forward calls looks again
 
 
 def _check_layout(name: str, given: object, allowed: tuple[object, ...]) -> None:

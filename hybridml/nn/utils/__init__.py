@@ -4,6 +4,7 @@ computed.py          attributes of modules that are computed where they are read
 parametrize.py       weights that are functions of other tensors
 parametrizations.py  weights of given norm, of spectral norm 1, orthogonal ones
 normalized.py        the first two with their tensors in the layer itself
+replaced.py          other tensors in the places of a module's own, for a block
 prune.py             weights of which some elements are masked out
 gradients.py         clipping, flat vectors of parameters
 fusion.py            normalisation folded into the weights before it
