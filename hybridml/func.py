@@ -70,7 +70,7 @@ def functional_call(
 
 
 def _values(module: Module, given: Mapping[str, Any], strict: bool) -> list[tuple[tuple[Module, str], Tensor]]:
-    """What is to be in which place. Raises ArgumentError and ShapeError."""
+    """The places of the given tensors, each with its tensor. Raises ArgumentError and ShapeError."""
     own = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     places = _places(module)
     unknown = [name for name in given if name not in places]

@@ -177,7 +177,8 @@ class ScheduleGPipe(Schedule):
 class Schedule1F1B(Schedule):
     """A schedule in which each stage goes on to the backward of a micro-batch as soon as it can.
 
-    Stage k of n keeps the activations of n - k micro-batches at most; gradients have the bits of `ScheduleGPipe`.
+    Stage k of n keeps the activations of n - k micro-batches at most; in eager steps gradients have the bits of
+    `ScheduleGPipe`.
 
     stage: the `PipelineStage` of this process.
     n_microbatches: the number of parts in which a batch goes through the stages.
