@@ -115,6 +115,23 @@ def test_training_has_the_same_losses_with_any_number_of_processes(job: Mpi, tmp
         assert found == pytest.approx(losses[0], abs=1e-5)
 
 
+def test_what_is_begun_goes_on_aside_where_other_machines_are_waited_for(job: Mpi) -> None:
+    done = job(
+        2,
+        """
+import socket, zlib
+import hybridml as hm
+from hybridml import distributed as dist
+hm.set_num_threads(256)  # more than there are cores
+host = hm.asarray(zlib.crc32(socket.gethostname().encode()))
+differ = bool(dist.all_reduce(host, "max") != dist.all_reduce(host, "min"))
+assert dist.init().transport.overlaps == differ
+hm.set_num_threads(1)
+""",
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_calls_that_differ_end_the_job(job: Mpi) -> None:
     done = job(2, """
 import hybridml as hm

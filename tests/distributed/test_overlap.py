@@ -11,9 +11,11 @@ import pytest
 
 import hybridml as hm
 from hybridml import distributed as dist
+from hybridml.distributed.meanings import MEANINGS
 from hybridml.distributed.order import Order
 from hybridml.distributed.threads import ThreadTransport
 from hybridml.nn import functional as F
+from hybridml_compiler.donation import donated
 
 
 def trained(traced: bool, size: int) -> list[float]:
@@ -111,3 +113,35 @@ def test_gradients_that_others_have_are_left_alone(traced: bool) -> None:
         return own.flatten().tolist(), mean.flatten().tolist()
 
     assert dist.run_threads(2, rank) == [([1.0] * 3, [1.5] * 3), ([2.0] * 3, [1.5] * 3)]
+
+
+def test_a_sum_is_made_in_memory_that_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ThreadTransport, "overlaps", False)
+
+    def rank() -> list[float]:
+        group, x = dist.init(), np.arange(3.0, dtype=np.float32)
+        token = MEANINGS["all_reduce_start"](group, x, group.token.numpy(), label="")
+        with donated(x):
+            assert MEANINGS["all_reduce_wait"](group, x, token) is x
+        return list(x)
+
+    assert dist.run_threads(2, rank) == [[0.0, 2.0, 4.0]] * 2
+
+
+def test_an_error_behind_a_bucket_is_found_by_its_sum() -> None:
+    """The program is run again for its error without the others, with what they have made together."""
+
+    def rank() -> None:
+        model = dist.DataParallel(hm.nn.Linear(1, 1, bias=False))
+
+        @hm.trace
+        def step(x: Any, rows: Any) -> Any:
+            model.zero_grad()
+            model(x).sum().backward()
+            return hm.take(rows, model.module.weight.grad[0].astype("int64"))
+
+        with pytest.raises(hm.OutOfBoundsError, match="index 7 is out of range"):
+            step(hm.full((1, 1), 6.0 + 2 * dist.get_rank()), hm.ones(7))  # 6 alone is in range
+        assert float(dist.all_reduce(hm.ones(()))) == 2.0
+
+    dist.run_threads(2, rank)
