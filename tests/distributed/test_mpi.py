@@ -132,6 +132,22 @@ hm.set_num_threads(1)
     assert done.returncode == 0, done.stderr
 
 
+def test_large_sums_go_in_pieces(job: Mpi) -> None:
+    done = job(
+        2,
+        """
+import hybridml as hm
+from hybridml import distributed as dist
+from hybridml.distributed.mpi import PIECE
+n = PIECE // 4 + 5
+for size in (n, 2 * n, n - 5):
+    x = hm.arange(size, dtype="float32")
+    assert bool((dist.all_reduce(x * (1 + dist.get_rank())) == 3 * x).all()), size
+""",
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_calls_that_differ_end_the_job(job: Mpi) -> None:
     done = job(2, """
 import hybridml as hm

@@ -11,7 +11,7 @@ import pytest
 
 import hybridml as hm
 from hybridml import distributed as dist
-from hybridml.distributed.meanings import MEANINGS
+from hybridml.distributed import meanings
 from hybridml.distributed.order import Order
 from hybridml.distributed.threads import ThreadTransport
 from hybridml.nn import functional as F
@@ -67,8 +67,14 @@ def test_what_was_begun_comes_before_what_follows_it() -> None:
     assert done == [0, 1, 2, 3] and all(promise.done() for promise in promises)
 
 
-def test_sums_of_a_traced_step_are_made_where_the_gradients_are() -> None:
-    """The wait of a program gives back the memory that the bucket was written to."""
+def test_sums_of_a_traced_step_are_made_where_the_gradients_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wait of a program gives back the memory that the bucket was written to, and makes no copy on the way."""
+
+    def no_copy(*_: Any) -> Any:
+        raise AssertionError("a bucket was copied")
+
+    monkeypatch.setattr(ThreadTransport, "overlaps", False)
+    monkeypatch.setattr(meanings, "_own", no_copy)
 
     def rank() -> list[tuple[Any, Any]]:
         model = dist.DataParallel(hm.nn.Sequential(hm.nn.Linear(64, 64), hm.nn.Linear(64, 32)), bucket_mb=0.012)
@@ -120,9 +126,9 @@ def test_a_sum_is_made_in_memory_that_is_given_up(monkeypatch: pytest.MonkeyPatc
 
     def rank() -> list[float]:
         group, x = dist.init(), np.arange(3.0, dtype=np.float32)
-        token = MEANINGS["all_reduce_start"](group, x, group.token.numpy(), label="")
+        token = meanings.MEANINGS["all_reduce_start"](group, x, group.token.numpy(), label="")
         with donated(x):
-            assert MEANINGS["all_reduce_wait"](group, x, token) is x
+            assert meanings.MEANINGS["all_reduce_wait"](group, x, token) is x
         return list(x)
 
     assert dist.run_threads(2, rank) == [[0.0, 2.0, 4.0]] * 2
