@@ -50,11 +50,11 @@ test-machines: $(VENV)/.dev  ## the suite with the kernels of other processors (
 demo: $(VENV)/.demo  ## train three models in both styles and write one HTML report under build/
 	$(RUN) -m hybridml demo $(ARGS)
 
-check: $(VENV)/.dev  ## lint, format, types and the tiny tests, in under 30 s
+check: $(VENV)/.dev  ## lint, format, types, budgets and the tiny tests, in under 30 s
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
 	$(RUN) -m mypy
-	$(RUN) -m pytest -q tests/test_tiny.py
+	$(RUN) -m pytest -q tests/test_tiny.py tests/test_repository.py
 
 format: $(VENV)/.dev  ## rewrite the sources in the common format
 	$(RUN) -m ruff check --fix-only --quiet

@@ -110,7 +110,7 @@ def main(kills: int, steps: int) -> dict[str, Any]:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=50)
-    parser.add_argument("--steps", type=int, default=4000)
+    parser.add_argument("--steps", type=int, default=8000)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--train", nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args()
