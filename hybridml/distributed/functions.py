@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hybridml_compiler.aval import Aval
-from hybridml_compiler.errors import ArgumentError, DeviceError
+from hybridml_compiler.errors import ArgumentError, DeviceError, GradientError
 from hybridml_compiler.ops.collectives import TOKEN
 from hybridml_compiler.ops.table import OPS
 
@@ -19,7 +19,7 @@ from ..arrays.shaping.manipulation import concat
 from ..core.autodiff.function import Function
 from ..core.batching.interpreter import Batching
 from ..core.batching.rules import moved
-from ..core.context import no_grad
+from ..core.context import grad_is_off, no_grad
 from ..core.interpreter import below
 from ..core.nested import top_nesting
 from ..core.tensor import Tensor
@@ -122,7 +122,9 @@ class _Broadcast(Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
         whole = all_reduce(g, group=ctx.group)
-        return whole if ctx.group.rank == ctx.src else zeros_like(whole), None, None
+        if ctx.group.rank != ctx.src:  # zeros that depend on it: a gradient of this one is a sum over all as well
+            whole = zeros_like(whole) + whole.reshape(-1)[:0].sum()
+        return whole, None, None
 
 
 class _Moving(Function):
@@ -151,6 +153,25 @@ class _ScatteredMean(Function):
         return all_gather(g / ctx.group.size, ctx.group), None
 
 
+class _Last(Function):
+    @staticmethod
+    def forward(ctx: Any, name: str, g: Tensor) -> Tensor:
+        ctx.name = name
+        return g.clone()
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Any:
+        raise GradientError(
+            f"{ctx.name}: its gradient has no gradient: the process at the other end might not wait for it; use "
+            "broadcast or all_to_all for second derivatives"
+        )
+
+
+def _last(name: str, g: Tensor) -> Tensor:
+    """The gradient `g`; where it is recorded, a gradient of it is an error."""
+    return g if grad_is_off() else _Last.apply(name, g.requires_grad_())
+
+
 class _Send(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, dst: int, tag: int, group: Group) -> Tensor:
@@ -161,7 +182,8 @@ class _Send(Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
         (dst, tag, group), (shape, dtype) = ctx.route, ctx.like
-        return call(group, "receive_from", shape=shape, dtype=dtype, peer=dst, tag=tag), None, None, None
+        found: Tensor = call(group, "receive_from", shape=shape, dtype=dtype, peer=dst, tag=tag)
+        return _last("send", found), None, None, None
 
 
 class _Receive(Function):
@@ -175,7 +197,7 @@ class _Receive(Function):
     def backward(ctx: Any, g: Tensor) -> Any:
         src, tag, group = ctx.route
         call(group, "send_to", g, peer=src, tag=tag)
-        return zeros_like(g), None, None, None
+        return _last("recv", zeros_like(g)), None, None, None
 
 
 def all_reduce(x: Tensor, op: str = "sum", group: Group | None = None) -> Tensor:

@@ -1,6 +1,7 @@
 """Running compiled calls: the program, its path, the native call, and the epilogue.
 
 program.py        a captured graph as a differentiable function of arrays
+gradient_effects.py  state that its gradient updates, and results that a gradient takes from the call
 compiled_path.py  what a path ends in: its program, what that writes back, what it returns
 array_results.py  arrays that a call returns, in the memory that it has made
 backend.py        how graphs are run, and on which devices

@@ -44,6 +44,7 @@ from ..specialize.held_gradient import parts_of as parts_of_sparse
 from ..specialize.path_tree import PathEnd
 from .array_results import placed, steps_of_view
 from .backend import Backend
+from .gradient_effects import is_called_once
 from .program import Program, dense
 from .random_draws import Draw, blocks_between
 from .sparse_outputs import SparseOutput, outputs_of, rows_of, updated_in_place
@@ -170,7 +171,7 @@ class CompiledPath(PathEnd):
         self.program = Program(
             tracer, [i.node for i in self.inputs], [i.leaf for i in self.inputs], outputs, backend, tracer.name,
             {k: position[id(i)] for k, i in self.writes}, [i.order for i in self.inputs], orders, given,
-            sum(i.kind == "argument" for i in self.inputs), checks,
+            sum(i.kind == "argument" for i in self.inputs), checks, [n for n in tracer.checks if is_called_once(n)],
         )  # fmt: skip
         at = {k: position[id(i)] for k, i in enumerate(tracer.inputs) if id(i) in position}
         self.results = [replace(r, index=at[r.index]) if r.kind == "input" else r for r in self.results]
@@ -306,7 +307,7 @@ class CompiledPath(PathEnd):
         for sparse in self.sparse:
             sparse.put(real_of(sparse.source, leaves), wrapped(outputs[sparse.rows]), wrapped(outputs[sparse.values]))
         if recording or self._makes_leaves():
-            self._record(kept, fresh, reals)
+            self._record(kept, fresh, reals, outputs[len(self.program.outputs) :])
         views = self._views(fresh, reals) if self.views else []
         sizes: dict[str, int] = {}
         if any(r.kind == "size" for r in self.results):
@@ -325,13 +326,13 @@ class CompiledPath(PathEnd):
     def _makes_leaves(self) -> bool:
         return any(o._node is not None for o in self.program.outputs)
 
-    def _record(self, kept: list[Any], fresh: dict[int, Tensor], reals: list[Any]) -> None:
+    def _record(self, kept: list[Any], fresh: dict[int, Tensor], reals: list[Any], more: list[np.ndarray]) -> None:
         results = dict(fresh)
         for k, _ in self.writes:
             real = reals[self.program.donate[k]]
             if isinstance(real, Tensor) and is_node(self.program.outputs[k]._node):
                 results[k] = real  # an update in place that is part of the history
-        self.program.record(kept, results)
+        self.program.record(kept, results, more)
         for k in self.cut:
             reals[self.program.donate[k]]._node = None
 

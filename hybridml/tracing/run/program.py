@@ -12,6 +12,8 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
+from functools import partial
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,7 @@ from hybridml_compiler.graph.devices import device_of
 from hybridml_compiler.graph.interpret import interpret
 from hybridml_compiler.graph.sizes import at_sizes
 from hybridml_compiler.graph.text import print_graph
+from hybridml_compiler.hooks import hooks
 from hybridml_compiler.once import lazy
 from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.record import record
@@ -33,16 +36,17 @@ from hybridml_compiler.sizes.values import bindings, check_of
 from hybridml_compiler.targets.registry import find_device
 
 from ...core.autodiff.tape import Leaf, Node, freed, is_freed, is_node, kept_by, make_node, parents_of, part, run, stale
-from ...core.context import grad_is_off, watch_var
+from ...core.context import grad_is_off, no_grad, watch_var
 from ...core.device_tensor import wrapped
 from ...core.nested import top_nesting
 from ...core.source_location import here
 from ...core.tensor import Tensor
 from ..capture.memory_order import Order, as_seen, in_memory, inverse
-from ..capture.subgraph import cut
+from ..capture.subgraph import between, cut
 from ..capture.tracer import Input, Tracer
 from ..specialize.symbolic_shapes import binders, decisions
 from .backend import INTERPRET, LLVM, Backend
+from .gradient_effects import is_called_once, with_updates
 from .inlined import inlined
 from .placed import PlacedExecutable
 
@@ -162,6 +166,7 @@ class Program:
     given: Sequence[ir.Node] = ()
     lead: int = 0
     checks: Sequence[ir.Node] = ()  # what eager code raises for and the outputs may not
+    once: Sequence[ir.Node] = ()  # what a gradient does not compute again (see gradient_effects.py)
     guards: list[Guard] = field(default_factory=list)  # of a gradient that was derived after its call
     is_gradient: bool = False
     compile_ms: float = 0.0
@@ -175,7 +180,17 @@ class Program:
             o._array if order is None else ir.apply(OPS["permute_dims"], [o._array], {"axes": order})
             for o, order in zip(self.outputs, self.output_orders, strict=True)
         )
-        return ir.Graph(tuple(self.nodes), stored, self.name, tuple(self.checks))
+        return ir.Graph(tuple(self.nodes), (*stored, *self.kept), self.name, tuple(self.checks))
+
+    @lazy
+    def kept(self) -> list[ir.Node]:
+        """The values among `once` that a call gives after its outputs, for a gradient. A gradient gives all: its own is
+        derived when somebody asks for it.
+        """
+        if self.is_gradient or not self.once or not self.differentiable():
+            return list(self.once) if self.is_gradient else []
+        reads = {node for backward in self._backwards() for node in backward.program.reads}
+        return [node for node in self.once if node in reads]
 
     @lazy
     def _cut(self) -> tuple[ir.Graph, list[ir.Node]]:
@@ -259,29 +274,37 @@ class Program:
             g._node = Leaf(o.shape, o.dtype)
             cotangents.append(g)
         seeds = [(self.outputs[k]._node, g) for k, g in zip(mask, cotangents, strict=True)]
+        mine = set(self.nodes)
         before, tracer.checks = tracer.checks, {}
         try:
-            found = tracer.run(lambda: run(seeds, retain=True, create=True, wanted=positions))
+            walk = partial(run, seeds, retain=True, create=True, wanted=positions)
+            found, updates = with_updates(tracer, walk, mine, self.name)
         finally:
             own, tracer.checks = tracer.checks, before
         wanted = sorted(positions[key] for key in found)
-        outputs = [found[id(self.leaves[k])][1] for k in wanted]
+        outputs = [*(found[id(self.leaves[k])][1] for k in wanted), *(tracer.wrap(node) for _, node in updates)]
         checks = uncovered([o._array for o in outputs], own)
-        reached = set(ir.topological([*(o._array for o in outputs), *checks]))
-        mine = {node for node in self.nodes}
-        held = [i for i in tracer.inputs if i.node in reached and i.node not in mine]
+        roots = [*(o._array for o in outputs), *checks]
+        reached, read = set(ir.topological(roots)), set(between(roots, set(self.once)))
+        sources = dict.fromkeys((*tracer.inputs, *(i for i, _ in updates)))
+        held = [i for i in sources if i.node in read and i.node not in mine]
         more = set(binders(reached, [n for n in reached if n.is_input], self.nodes))
-        used = [k for k, node in enumerate(self.nodes) if node in reached or node in more]
+        # A gradient of it may want that of an input, even if the values behind `once` are not computed again.
+        used = [
+            k for k, (node, leaf) in enumerate(zip(self.nodes, self.leaves, strict=False))
+            if node in read or node in more or (leaf is not None and node in reached)
+        ]  # fmt: skip
         assert all(i.kind in ("held", "array") or k >= known for k, i in enumerate(held)), held
         program = Program(
             tracer,
-            [*(self.nodes[k] for k in used), *(i.node for i in held), *inputs],
+            nodes := [*(self.nodes[k] for k in used), *(i.node for i in held), *inputs],
             [*(self.leaves[k] for k in used), *(i.leaf for i in held), *(g._node for g in cotangents)],
             outputs, self.backend, f"{self.name}_vjp", {},
             [*(self.orders[k] for k in used), *(i.order for i in held), *orders],
-            [self.orders[k] for k in wanted], checks=checks,
+            [*(self.orders[k] for k in wanted), *(i.order for i, _ in updates)],
+            self.once, len(nodes), checks, [*self.once, *filter(is_called_once, own)],
         )  # fmt: skip
-        return Backward(program, used, held, wanted)
+        return Backward(program, used, held, wanted, [i for i, _ in updates])
 
     def _check(self, arrays: Sequence[np.ndarray]) -> None:
         """Raises TraceError if a gradient with symbolic sizes was derived for other sizes than the call's."""
@@ -297,8 +320,8 @@ class Program:
                 "dynamic=False"
             )
 
-    def record(self, tensors: Sequence[Any], results: Mapping[int, Tensor]) -> None:
-        """Gives the results of an eager call of this program their history."""
+    def record(self, tensors: Sequence[Any], results: Mapping[int, Tensor], more: Sequence[np.ndarray] = ()) -> None:
+        """Gives the results of an eager call of this program their history. `more`: the values of `kept`."""
         if grad_is_off():
             return
         positions = {id(leaf): k for k, leaf in enumerate(self.leaves) if leaf is not None}
@@ -320,12 +343,12 @@ class Program:
                 t._node = freed(t.shape)  # an inner backward has freed its history
             elif wanting:
                 if joint is None:
-                    joint = self._joint(tensors, wanting)
+                    joint = self._joint(tensors, wanting, more)
                 t._node = part(joint, k, t.shape)
 
-    def _joint(self, tensors: Sequence[Any], wanting: list[int]) -> Node:
+    def _joint(self, tensors: Sequence[Any], wanting: list[int], more: Sequence[np.ndarray]) -> Node:
         needed = set(self.needed())
-        kept = [t if k in needed else None for k, t in enumerate(tensors)]
+        kept = [*(t if k in needed else None for k, t in enumerate(tensors)), *more]
         return self.history([tensors[k] for k in wanting], wanting, kept)
 
     def history(self, parents: Sequence[Tensor], wanting: list[int], kept: list[Any]) -> Node:
@@ -334,15 +357,19 @@ class Program:
 
     def needed(self) -> list[int]:
         """Inputs whose values a backward of this program reads."""
+        return sorted({k for backward in self._backwards() for k in backward.used})
+
+    def _backwards(self) -> list[Backward]:
+        """The gradient of all outputs together; where that is an error, of each for which it is none."""
         mask = self.differentiable()
         try:
-            return self.vjp(mask).used
+            return [self.vjp(mask)]
         except HybridmlError:  # of one of them; it will be raised again, and meant, when a backward from it comes
-            used: set[int] = set()
+            found = []
             for k in mask if len(mask) > 1 else ():
                 with suppress(HybridmlError):
-                    used.update(self.vjp((k,)).used)
-            return sorted(used)
+                    found.append(self.vjp((k,)))
+            return found
 
     def apply(self, tensors: Sequence[Any]) -> list[Tensor]:
         """Runs on tensors (or arrays), recording where they want gradients."""
@@ -351,12 +378,16 @@ class Program:
             return inlined(self, around, tensors)
         arrays = [
             dense(in_memory(t._array if isinstance(t, Tensor) else t, order))
-            for t, order in zip(tensors, self.orders, strict=True)
+            for t, order in zip_longest(tensors, self.orders)  # what `given` is lies as it is
         ]
         self._check(arrays)
-        arrays = self.call(arrays, arrays)
-        results = [wrapped(as_seen(a, order)) for a, order in zip(arrays, self.output_orders, strict=True)]
-        self.record(tensors, dict(enumerate(results)))
+        try:
+            arrays = self.call(arrays, arrays)
+        except BaseException:
+            hooks.collectives_failed()
+            raise
+        results = [wrapped(as_seen(a, order)) for a, order in zip(arrays, self.output_orders, strict=False)]
+        self.record(tensors[: len(self.nodes)], dict(enumerate(results)), arrays[len(results) :])
         return results
 
 
@@ -368,6 +399,7 @@ class Backward:
     used: list[int]
     held: list[Input]
     wanted: list[int]
+    updated: list[Input]  # tensors whose new values follow the cotangents
 
 
 def dense(array: np.ndarray | float) -> np.ndarray:
@@ -394,6 +426,11 @@ def _pull_program(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Tens
         if isinstance(t, Tensor) and t._version:
             stale(program.name, f"input {program.nodes[k].name}", t._version, node, place)
     tensors = [*(kept[k] for k in backward.used), *(i.real for i in backward.held), *(bundle[k] for k in mask)]
-    gradients = backward.program.apply(tensors)
+    at_end = {n: k for k, n in enumerate(program.kept, len(program.nodes))} if program.once else {}
+    found = backward.program.apply([*tensors, *(kept[at_end[n]] for n in backward.program.reads)])
+    gradients, states = found[: len(backward.wanted)], found[len(backward.wanted) :]
+    with no_grad():
+        for source, state in zip(backward.updated, states, strict=True):
+            source.real.copy_(state)
     at = {k: g for k, g in zip(backward.wanted, gradients, strict=True)}
     return [(parent, at[k]) for parent, k in zip(parents_of(node), wanting, strict=True) if k in at]
