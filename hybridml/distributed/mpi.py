@@ -121,10 +121,11 @@ class MpiTransport:
     def _operation(self, reduce: str) -> Any:
         return getattr(self.mpi, _OPERATIONS[reduce])
 
-    def all_reduce(self, array: np.ndarray, reduce: str) -> None:
-        flat, step = array.reshape(-1), PIECE // array.itemsize
-        for at in range(0, flat.size, step):
-            self.comm.Allreduce(self.mpi.IN_PLACE, flat[at : at + step], self._operation(reduce))
+    def all_reduce(self, out: np.ndarray, array: np.ndarray, reduce: str) -> None:
+        made, given, step, in_place = out.reshape(-1), array.reshape(-1), PIECE // array.itemsize, out is array
+        for at in range(0, given.size, step):
+            piece = self.mpi.IN_PLACE if in_place else given[at : at + step]
+            self.comm.Allreduce(piece, made[at : at + step], self._operation(reduce))
 
     def broadcast(self, array: np.ndarray, root: int) -> None:
         self.comm.Bcast(_bytes(array), root)

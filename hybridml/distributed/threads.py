@@ -91,11 +91,11 @@ class ThreadTransport:
                 raise CollectiveError(f"rank {self.rank}: another rank has left within a collective")
             return m.taken
 
-    def all_reduce(self, array: np.ndarray, reduce: str) -> None:
+    def all_reduce(self, out: np.ndarray, array: np.ndarray, reduce: str) -> None:
         first, *others = self._exchange(array)
-        array[...] = first
+        out[...] = first
         for other in others:
-            REDUCTIONS[reduce](array, other, out=array)
+            REDUCTIONS[reduce](out, other, out=out)
 
     def broadcast(self, array: np.ndarray, root: int) -> None:
         array[...] = self._exchange(array)[root]
@@ -104,8 +104,8 @@ class ThreadTransport:
         out[...] = np.concatenate(self._exchange(array))
 
     def reduce_scatter(self, out: np.ndarray, array: np.ndarray, reduce: str) -> None:
-        whole = array.copy()
-        self.all_reduce(whole, reduce)
+        whole = np.empty_like(array)
+        self.all_reduce(whole, array, reduce)
         out[...] = whole[self.rank * len(out) : (self.rank + 1) * len(out)]
 
     def all_to_all(self, out: np.ndarray, array: np.ndarray) -> None:

@@ -1,6 +1,6 @@
 """The protocol of what moves arrays between the processes of a group, and the errors of calls that do not match.
 
-A transport is blocking and works in place, on contiguous arrays. Its calls come from one thread at a time, in the order
+A transport is blocking and works on contiguous arrays. Its calls come from one thread at a time, in the order
 of the program (see `order.py`).
 """
 
@@ -57,8 +57,8 @@ class Transport(Protocol):
     def meet(self, call: Call) -> None:
         """Waits for all processes, and compares what they ask for."""
 
-    def all_reduce(self, array: np.ndarray, reduce: str) -> None:
-        """Leaves the reduction over the processes in the array."""
+    def all_reduce(self, out: np.ndarray, array: np.ndarray, reduce: str) -> None:
+        """Writes the reduction over the processes into `out`, which may be the array itself."""
 
     def broadcast(self, array: np.ndarray, root: int) -> None:
         """Leaves the array of process `root` in those of all."""

@@ -74,7 +74,7 @@ def test_sums_of_a_traced_step_are_made_where_the_gradients_are(monkeypatch: pyt
         raise AssertionError("a bucket was copied")
 
     monkeypatch.setattr(ThreadTransport, "overlaps", False)
-    monkeypatch.setattr(meanings, "_own", no_copy)
+    monkeypatch.setattr(meanings, "_reduced", no_copy)
 
     def rank() -> list[tuple[Any, Any]]:
         model = dist.DataParallel(hm.nn.Sequential(hm.nn.Linear(64, 64), hm.nn.Linear(64, 32)), bucket_mb=0.012)
