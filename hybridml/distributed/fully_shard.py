@@ -22,7 +22,7 @@ from ..nn.utils.computed import outside_of_traces
 from ..nn.utils.replaced import Place, forward_of, replaced
 from ..transforms.checkpoint import checkpoint, recomputed_in
 from .buckets import copy_from
-from .functions import all_gather, reduce_scatter
+from .functions import exchanged, scattered_mean
 from .groups import Group, default
 from .placements import Flat, Layout, is_part, place
 
@@ -34,22 +34,22 @@ class _Gather(Function):
     """The parts of all processes; its gradient is the mean of the processes' gradients of this one's part."""
 
     @staticmethod
-    def forward(ctx: Any, part: Tensor, group: Group) -> Tensor:
-        ctx.group = group
-        return all_gather(part, group)
+    def forward(ctx: Any, part: Tensor, group: Group, label: str) -> Tensor:
+        ctx.group, ctx.label = group, label
+        return exchanged(part, "all_gather", group, label)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
-        return reduce_scatter(g, "mean", ctx.group), None
+        return scattered_mean(g, ctx.group, ctx.label), None, None
 
 
-def gathered(parts: Sequence[Tensor], layouts: Sequence[Layout], group: Group) -> list[Tensor]:
+def gathered(parts: Sequence[Tensor], layouts: Sequence[Layout], group: Group, label: str) -> list[Tensor]:
     """Whole tensors of their parts, those of a dtype moved together."""
     found: list[Tensor] = list(parts)
     for dtype in dict.fromkeys(part.dtype for part in parts):
         numbers = [k for k, part in enumerate(parts) if part.dtype is dtype]
         flat = concat([parts[k].reshape(-1) for k in numbers])
-        whole, at = _Gather.apply(flat, group).reshape((group.size, flat.numel())), 0
+        whole, at = _Gather.apply(flat, group, label).reshape((group.size, flat.numel())), 0
         for k in numbers:
             count = parts[k].numel()
             found[k] = layouts[k].joined(whole[:, at : at + count].reshape((group.size, *parts[k].shape)))
@@ -64,6 +64,7 @@ class ShardedForward:
         self.module, self.group, self.places, self.layouts = module, group, places, layouts
         self.inner = forward_of(module)
         self.reshard, self.is_whole = True, False
+        self.label = f"{type(module).__name__}, module {next(group.models)}"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not self.reshard:
@@ -85,7 +86,7 @@ class ShardedForward:
             yield
             return
         parts = [vars(owner)[name] for (owner, name), *_ in self.places]
-        wholes = zip(self.places, gathered(parts, self.layouts, self.group), strict=True)
+        wholes = zip(self.places, gathered(parts, self.layouts, self.group, self.label), strict=True)
         self.is_whole = True
         outer = recomputed_in.set((*recomputed_in.get(), self.whole))
         try:

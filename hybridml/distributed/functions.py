@@ -6,7 +6,7 @@ of all, so that the gradient of `all_reduce` is `all_reduce` of the gradients, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from hybridml_compiler.aval import Aval
@@ -127,30 +127,45 @@ class _Broadcast(Function):
         return whole, None, None
 
 
+_TRANSPOSED = {"all_gather": "reduce_scatter", "reduce_scatter": "all_gather", "all_to_all": "all_to_all"}
+
+
 class _Moving(Function):
     """A row that moves parts between processes: the gradients go the other way, by another such row."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, name: str, group: Group) -> Tensor:
-        ctx.name, ctx.group = name, group
-        found: Tensor = call(group, name, x, size=group.size)
+    def forward(ctx: Any, x: Tensor, name: str, group: Group, label: str) -> Tensor:
+        ctx.name, ctx.group, ctx.label = name, group, label
+        found: Tensor = call(group, name, x, size=group.size, label=label)
         return found
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
-        return _TRANSPOSED[ctx.name](g, group=ctx.group), None, None
+        return exchanged(g, _TRANSPOSED[ctx.name], ctx.group, ctx.label), None, None, None
 
 
 class _ScatteredMean(Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, group: Group) -> Tensor:
-        ctx.group = group
-        found: Tensor = call(group, "reduce_scatter", x, size=group.size, reduce="mean")
+    def forward(ctx: Any, x: Tensor, group: Group, label: str) -> Tensor:
+        ctx.group, ctx.label = group, label
+        found: Tensor = call(group, "reduce_scatter", x, size=group.size, reduce="mean", label=label)
         return found
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
-        return all_gather(g / ctx.group.size, ctx.group), None
+        return exchanged(g / ctx.group.size, "all_gather", ctx.group, ctx.label), None, None
+
+
+def exchanged(x: Tensor, name: str, group: Group, label: str = "") -> Tensor:
+    """The result of a row that moves parts between processes, all of which must give the label."""
+    found: Tensor = _Moving.apply(x, name, group, label)
+    return found
+
+
+def scattered_mean(x: Tensor, group: Group, label: str = "") -> Tensor:
+    """This process's part of the mean over the processes, all of which must give the label."""
+    found: Tensor = _ScatteredMean.apply(x, group, label)
+    return found
 
 
 class _Last(Function):
@@ -245,9 +260,7 @@ def all_gather(x: Tensor, group: Group | None = None) -> Tensor:
     >>> dist.run_threads(2, lambda: dist.all_gather(hm.tensor([1.0]) * dist.get_rank()).tolist())
     [[0.0, 1.0], [0.0, 1.0]]
     """
-    x = _given("all_gather", x)
-    found: Tensor = _Moving.apply(x, "all_gather", default(group))
-    return found
+    return exchanged(_given("all_gather", x), "all_gather", default(group))
 
 
 def reduce_scatter(x: Tensor, op: str = "sum", group: Group | None = None) -> Tensor:
@@ -264,8 +277,7 @@ def reduce_scatter(x: Tensor, op: str = "sum", group: Group | None = None) -> Te
     x, group = _given("reduce_scatter", x), default(group)
     if op not in _LINEAR:
         raise ArgumentError(f"reduce_scatter: op is 'sum' or 'mean', got {op!r}")
-    found: Tensor = _ScatteredMean.apply(x, group) if op == "mean" else _Moving.apply(x, "reduce_scatter", group)
-    return found
+    return scattered_mean(x, group) if op == "mean" else exchanged(x, "reduce_scatter", group)
 
 
 def all_to_all(x: Tensor, group: Group | None = None) -> Tensor:
@@ -280,8 +292,7 @@ def all_to_all(x: Tensor, group: Group | None = None) -> Tensor:
     [[0.0, 10.0], [1.0, 11.0]]
     """
     x = _given("all_to_all", x)
-    found: Tensor = _Moving.apply(x, "all_to_all", default(group))
-    return found
+    return exchanged(x, "all_to_all", default(group))
 
 
 def send(x: Tensor, dst: int, tag: int = 0, group: Group | None = None) -> Tensor:
@@ -344,10 +355,3 @@ def barrier(group: Group | None = None) -> None:
     [None, None]
     """
     call(default(group), "barrier")
-
-
-_TRANSPOSED: dict[str, Callable[..., Tensor]] = {
-    "all_gather": reduce_scatter,
-    "reduce_scatter": all_gather,
-    "all_to_all": all_to_all,
-}

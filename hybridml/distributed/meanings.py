@@ -67,22 +67,24 @@ def _broadcast(group: Group, x: np.ndarray, token: np.ndarray, *, root: int) -> 
     return out, _next()
 
 
-def _all_gather(group: Group, x: np.ndarray, token: np.ndarray, *, size: int) -> Any:
+def _all_gather(group: Group, x: np.ndarray, token: np.ndarray, *, size: int, label: str) -> Any:
     given, out = np.asarray(x, order="C"), kept(np.empty, (len(x) * size, *x.shape[1:]), x.dtype)
-    group.meet("all_gather", given, "", lambda t: t.all_gather(out, given))
+    group.meet("all_gather", given, label, lambda t: t.all_gather(out, given))
     return out, _next()
 
 
-def _reduce_scatter(group: Group, x: np.ndarray, token: np.ndarray, *, size: int, reduce: str) -> Any:
+def _reduce_scatter(group: Group, x: np.ndarray, token: np.ndarray, *, size: int, reduce: str, label: str) -> Any:
     given, how = _summands(_numbers(x), reduce, size)
     out = kept(np.empty, (len(x) // size, *x.shape[1:]), given.dtype)
-    group.meet("reduce_scatter", x, reduce, lambda t: t.reduce_scatter(out, given, how))
+    group.meet(
+        "reduce_scatter", x, f"{reduce}, {label}" if label else reduce, lambda t: t.reduce_scatter(out, given, how)
+    )
     return out.astype(x.dtype, copy=False), _next()
 
 
-def _all_to_all(group: Group, x: np.ndarray, token: np.ndarray, *, size: int) -> Any:
+def _all_to_all(group: Group, x: np.ndarray, token: np.ndarray, *, size: int, label: str) -> Any:
     given, out = np.asarray(x, order="C"), kept(np.empty, x.shape, x.dtype)
-    group.meet("all_to_all", given, "", lambda t: t.all_to_all(out, given))
+    group.meet("all_to_all", given, label, lambda t: t.all_to_all(out, given))
     return out, _next()
 
 

@@ -101,7 +101,7 @@ class ZeroRedundancyOptimizer:
         for bucket in buckets(("", part) for part in self._parts):
             numbers = [known[id(part)] for part in bucket.tensors]
             parts = [part.detach() for part in bucket.tensors]
-            wholes = gathered(parts, [self._layouts[k] for k in numbers], self.group)
+            wholes = gathered(parts, [self._layouts[k] for k in numbers], self.group, type(self).__name__)
             for k, whole in zip(numbers, wholes, strict=True):
                 self._wholes[k].copy_(whole)
 

@@ -2,7 +2,8 @@
 
 A collective takes a token, an integer that the one before has made, and makes the next: what depends on it comes after
 it in every program, so that all processes call the same collectives in the same order. `group` is the name by which
-`hybridml.distributed` knows the group in this process, `size` the number of its processes.
+`hybridml.distributed` knows the group in this process, `size` the number of its processes, `label` what the array is:
+processes that move other things are told so.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from .samples import fails
 ALONE = "alone"  # the name of a group of one process, which needs no other to be computed
 REDUCTIONS = ("sum", "mean", "prod", "max", "min")
 TOKEN = Aval((), dtypes.int64)
+_PARTS: dict[str, Any] = {"size": 1, "label": ""}  # parameters of rows that move parts
 _START = np.zeros((), dtypes.int64)
 
 
@@ -128,7 +130,7 @@ def _rows(name: str, x: Aval) -> Any:
     return x.shape[0]
 
 
-def _gathered(x: Aval, token: Aval, *, group: str, size: int) -> tuple[Aval, Aval]:
+def _gathered(x: Aval, token: Aval, *, group: str, size: int, label: str) -> tuple[Aval, Aval]:
     return Aval((_rows("all_gather", x) * size, *x.shape[1:]), x.dtype, device=x.device), TOKEN
 
 
@@ -139,12 +141,12 @@ def _parts(name: str, x: Aval, size: int) -> Any:
     return rows // size
 
 
-def _scattered(x: Aval, token: Aval, *, group: str, size: int, reduce: str) -> tuple[Aval, Aval]:
+def _scattered(x: Aval, token: Aval, *, group: str, size: int, reduce: str, label: str) -> tuple[Aval, Aval]:
     _checked_dtype("reduce_scatter", x, reduce)
     return Aval((_parts("reduce_scatter", x, size), *x.shape[1:]), x.dtype, device=x.device), TOKEN
 
 
-def _exchanged(x: Aval, token: Aval, *, group: str, size: int) -> tuple[Aval, Aval]:
+def _exchanged(x: Aval, token: Aval, *, group: str, size: int, label: str) -> tuple[Aval, Aval]:
     _parts("all_to_all", x, size)
     return _same(x, token)
 
@@ -169,12 +171,14 @@ all_reduce = _row(
     ),
 )
 broadcast_from = _row("broadcast_from", "x of the process `root`, in each process.", _same, root=0)
-all_gather = _row("all_gather", "The x of all processes after each other, along the first axis.", _gathered, size=1)
+all_gather = _row(
+    "all_gather", "The x of all processes after each other, along the first axis.", _gathered, size=1, label=""
+)
 reduce_scatter = _row(
     "reduce_scatter",
     "The part of the sum of x over the processes that belongs to this one, along the first axis.",
     _scattered,
-    size=1,
+    **_PARTS,
     reduce="sum",
     error_samples=lambda: (
         fails(ShapeError, "must divide into 3 parts", (2,), _START, group=ALONE, size=3),
@@ -185,7 +189,7 @@ all_to_all = _row(
     "all_to_all",
     "The parts, along the first axis, that the processes have for this one, after each other.",
     _exchanged,
-    size=1,
+    **_PARTS,
 )
 send_to = _row(
     "send_to",

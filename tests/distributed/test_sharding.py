@@ -17,7 +17,7 @@ import hybridml as hm
 from hybridml import distributed as dist
 from hybridml.distributed.placements import Flat
 from hybridml.nn import functional as F
-from hybridml_compiler.errors import ArgumentError, ShapeError
+from hybridml_compiler.errors import ArgumentError, CollectiveError, ShapeError
 
 ROWS = 12
 X = np.random.default_rng(0).standard_normal((ROWS, 5)).astype(np.float32)
@@ -192,6 +192,18 @@ def test_an_optimizer_in_parts_keeps_no_gradients_of_them() -> None:
         assert [p.grad for group in optimizer.param_groups for p in group["params"]] == [None] * 6
 
     dist.run_threads(2, rank)
+
+
+@pytest.mark.parametrize("traced", [False, True], ids=["eager", "traced"])
+def test_processes_that_choose_other_blocks_are_told(traced: bool) -> None:
+    def step() -> None:
+        blocks = [dist.fully_shard(hm.nn.Linear(4, 4)) for _ in range(2)]
+        chosen = blocks[dist.get_rank()]
+        (hm.trace(lambda x: chosen(x)) if traced else chosen)(hm.ones(1, 4))
+
+    told = r"rank (\d) .*all_gather\(float32\[10\], Linear, module \1\).*rank (\d) .*float32\[10\], Linear, module \2\)"
+    with pytest.raises(CollectiveError, match=told):
+        dist.run_threads(2, step)
 
 
 def test_parameters_are_whole_in_a_block() -> None:

@@ -49,8 +49,9 @@ class _Silent:
     def meet(self, call: Call) -> None:
         pass
 
-    def all_reduce(self, array: np.ndarray, reduce: str) -> None:
-        pass
+    def all_reduce(self, out: np.ndarray, array: np.ndarray, reduce: str) -> None:
+        if out is not array:
+            out[...] = array
 
     def broadcast(self, array: np.ndarray, root: int) -> None:
         pass
