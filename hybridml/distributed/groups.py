@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -30,6 +30,7 @@ from .transport import TIMEOUT, Call, Transport, is_whole
 
 T = TypeVar("T")
 WORLD = "world"  # the name of the group of all processes
+_text = cache(str)  # of a dtype: NumPy takes 4 us for it
 
 
 class Begun(NamedTuple, Generic[T]):
@@ -151,7 +152,7 @@ class Group:
         """The result of work of this process and another one, to which the others do not come. The route of the array
         is the rank that sends it, the one that receives it, and the tag."""
         detail = "{} -> {}, tag {}".format(*route)
-        call = Call(name, self._messages[detail], x.shape, str(x.dtype), detail)
+        call = Call(name, self._messages[detail], x.shape, _text(x.dtype), detail)
         self._messages[detail] += 1
         return self._now(self.log.timed(self.name, call, x.nbytes, self.transport, work, meets=False))
 
@@ -190,7 +191,7 @@ class Group:
         return result
 
     def _meeting(self, name: str, x: np.ndarray | None, detail: str, work: Callable[[Transport], T]) -> Work[T]:
-        shape, dtype, nbytes = ((), "", 0) if x is None else (x.shape, str(x.dtype), x.nbytes)
+        shape, dtype, nbytes = ((), "", 0) if x is None else (x.shape, _text(x.dtype), x.nbytes)
         call = Call(name, next(self._number), shape, dtype, detail)
         return self.log.timed(self.name, call, nbytes, self.transport, work, meets=True)
 
