@@ -168,6 +168,7 @@ from .core.pytree import tree_leaves as tree_leaves
 from .core.pytree import tree_map as tree_map
 from .core.tensor import Device as Device
 from .core.tensor import Tensor as Tensor
+from .distributed.placing.device_of import device_of as device_of
 from .extend.kernel import kernel as kernel
 from .extend.op import op as op
 from .extend.vectorize import vectorize as vectorize

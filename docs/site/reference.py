@@ -47,7 +47,7 @@ FACE = {
         "tracing", "control_flow", "extend", "inspect", "profiler", "compiler.config", "compiler.targets", "amp",
     )),
     "more": ("Names of modules at the top", (
-        "functional", "special", "random", "io", "polynomials", "arrays.spectral", "compiler.errors",
+        "functional", "special", "random", "io", "polynomials", "arrays.spectral", "distributed", "compiler.errors",
     )),
 }  # fmt: skip
 
@@ -71,7 +71,8 @@ MODULES = {
     "devices": ("GPUs and mixed precision", ("cuda", "amp")),
     "io": ("Files, tests and errors", ("io", "testing", "errors", "utils", "utils.data", "utils.checkpoint")),
 }  # fmt: skip
-AT_HOME_IN_MODULES = ("functional", "linalg", "special", "random", "io", "compiler.errors")  # of the face's names
+# Names of the face that are described with their modules.
+AT_HOME_IN_MODULES = ("functional", "linalg", "special", "random", "io", "distributed", "compiler.errors")
 CONSTANTS = {
     "e": "Euler's number.", "pi": "The number π.", "inf": "Infinity, a float.", "nan": "Not a number, a float.",
     "newaxis": "A new axis of length 1 in an index: None.", "__version__": "The version of hybridml.",

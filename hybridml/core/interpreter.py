@@ -112,6 +112,17 @@ def is_in_force(interpreter: object) -> bool:
     return level is not None
 
 
+def regions_around() -> Any:
+    """The blocks of the trace in force, each for a process (distributed/placing/regions.py); None where it has none."""
+    level = interpreter_stack()
+    while level is not None:
+        found = getattr(level.interpreter, "regions", None)
+        if found is not None:
+            return found
+        level = level.beneath
+    return None
+
+
 def eagerly(fn: Callable[[], R]) -> R:
     """Runs `fn()` with no interpreter in force."""
     return _with_stack(None, fn)

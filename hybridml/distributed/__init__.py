@@ -16,6 +16,7 @@ fully_shard.py      `fully_shard`: parameters that are whole while a module comp
 zero.py             `ZeroRedundancyOptimizer`: the state of an optimizer, in parts
 sync_batch_norm.py  batch normalisation by the statistics of all processes
 pipelining/         `PipelineStage`, `pipeline`, `ScheduleGPipe`, `Schedule1F1B`: a model in stages, one in each process
+placing/            `device_of`, `place`: parts of a traced function, each computed by one process
 tensor_parallel/    `parallelize_module`: layers of which each process has a part, computed together
 seeing/             what the collectives of all processes cost, on one timeline, and who lets the others wait
 simulation/         what a step takes with more processes than there are
@@ -38,6 +39,7 @@ from .pipelining.cut import Pipe, pipeline
 from .pipelining.schedules import Schedule1F1B, ScheduleGPipe
 from .pipelining.stage import PipelineStage
 from .placements import clip_grad_norm_, full_state_dict, load_full_state_dict
+from .placing.device_of import device_of, place
 from .sampler import DistributedSampler
 from .seeing.comparison import compare
 from .seeing.profile import profile
@@ -66,7 +68,8 @@ __all__ = [
     "HeadwiseParallel", "Link", "ParallelStyle", "Pipe", "PipelineStage", "Replicate", "RowwiseParallel",
     "Schedule1F1B", "ScheduleGPipe", "SequenceParallel", "Shard", "SyncBatchNorm", "ZeroRedundancyOptimizer",
     "all_gather", "all_reduce", "all_to_all", "barrier", "broadcast", "calibrate", "clip_grad_norm_", "compare",
-    "full_state_dict", "fully_shard", "get_rank", "get_world_size", "init", "is_initialized", "load_full_state_dict",
-    "parallelize_module", "pipeline", "profile", "recv", "reduce_scatter", "reset_statistics", "run_threads", "send",
-    "servers", "simulate", "simulate_parameter_server", "simulate_pipeline", "statistics", "summon_full_params",
+    "device_of", "full_state_dict", "fully_shard", "get_rank", "get_world_size", "init", "is_initialized",
+    "load_full_state_dict", "parallelize_module", "pipeline", "place", "profile", "recv", "reduce_scatter",
+    "reset_statistics", "run_threads", "send", "servers", "simulate", "simulate_parameter_server",
+    "simulate_pipeline", "statistics", "summon_full_params",
 ]  # fmt: skip

@@ -93,6 +93,14 @@ def _barrier(group: Group, token: np.ndarray) -> Any:
     return _next()
 
 
+def _placed(group: Group, token: np.ndarray, *, plan: str) -> Any:
+    """Meets at the first call of each plan: later ones need not wait for the others."""
+    if plan not in group.plans:
+        group.meet("placed", None, plan, lambda t: None)
+        group.plans.add(plan)
+    return _next()
+
+
 def _send(group: Group, x: np.ndarray, token: np.ndarray, *, peer: int, tag: int) -> Any:
     given = np.asarray(x, order="C")
     group.pair("send", given, (group.rank, peer, tag), lambda t: t.send(given, peer, tag))
@@ -136,6 +144,7 @@ MEANINGS: Mapping[str, Callable[..., Any]] = {
     "reduce_scatter": _reduce_scatter,
     "all_to_all": _all_to_all,
     "barrier": _barrier,
+    "placed": _placed,
     "send_to": _send,
     "receive_from": _receive,
     "all_reduce_start": _start,

@@ -222,6 +222,16 @@ barrier = _row(
     inputs=("token",),
     results=(),
 )
+placed = _row(
+    "placed",
+    "A token once all processes of the group have begun a program that they compute together, each its part of a plan.",
+    _token,
+    lambda token, **_: _next(token),
+    inputs=("token",),
+    results=(),
+    asynchronous="plan",
+    plan="",
+)
 all_reduce_start = _row(
     "all_reduce_start",
     "Begins to add up x over the processes, while the program goes on; `all_reduce_wait` has the sum for the token.",
@@ -242,5 +252,13 @@ all_reduce_wait = _row(
 
 ROWS = (
     *(all_reduce, broadcast_from, all_gather, reduce_scatter, all_to_all),
-    *(send_to, receive_from, barrier, all_reduce_start, all_reduce_wait),
+    *(send_to, receive_from, barrier, placed, all_reduce_start, all_reduce_wait),
 )
+
+
+def is_token(node: Any) -> bool:
+    """Whether a node of a graph is the token that a collective has made."""
+    op = node.op
+    if op is None or op.kind != "collective" or op.asynchronous == "wait":
+        return False
+    return not op.results or bool(op.results[node.params["result"]] == "token")

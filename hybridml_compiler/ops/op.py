@@ -98,7 +98,7 @@ Rule = Callable[..., Any]
 
 # "start": it begins what goes on while the program does, and makes a token; "wait": it has the result for that token.
 # "send": another process waits for it; "receive": it waits for another process.
-Asynchronous = Literal["", "start", "wait", "send", "receive"]
+Asynchronous = Literal["", "start", "wait", "send", "receive", "plan"]
 ElementMap = Literal["", "flat", "broadcast"]
 MemoryOrder = Literal["", "operands", "first"]
 _MEMORY_ORDER: dict[str, MemoryOrder] = {

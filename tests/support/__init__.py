@@ -28,6 +28,7 @@ numpy_samples.py       a call of every function of NumPy that takes tensors
 on_devices.py          rows of the operation table on a device
 overridable.py         the functions of NumPy that other types may implement
 pipelines.py           a model of four blocks, its batch, and the stages that it is cut into
+placed.py              models whose parts ranks compute, their training, and the messages of a program
 product_cases.py       matrix products with operands in memory, and runs of what is emitted for them
 random_branches.py     programs of loops whose steps branch as data says, with flags and ways out
 random_loops.py        programs of loops that read and write slices of arrays

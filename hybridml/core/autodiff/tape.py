@@ -32,6 +32,7 @@ from hybridml_compiler.ops.table import OPS
 from hybridml_compiler.sizes.collector import collector
 
 from ..context import _no_grad, at_default_place, at_place, clock, current_interpreter, grad_is_off, homes, switches
+from ..interpreter import regions_around
 from ..shared import accumulating
 from ..source_location import line_of, overwritten_at
 from ..tensor import CPU, Tensor, like, place_of, place_var
@@ -354,8 +355,10 @@ def run(
     # Sizes may be symbols; the history may cross devices.
     aside = _pulled_in_rank if collector.get() is not None else _pulled_beside if homes or place_var.get() else None
     found: dict[int, tuple[Any, Tensor]] = {}
+    if (regions := regions_around()) is not None:
+        aside = partial(regions.pulled, aside or _pulled)
     if watch is not None:
-        aside = watch.around(aside or (lambda g, node: node[_PULL](g, node)), found)
+        aside = watch.around(aside or _pulled, found)
     pending: dict[int, Any] = {}
     heap: list[tuple[int, Node]] = []
     push, pop, add = heapq.heappush, heapq.heappop, _add.fn
@@ -408,6 +411,11 @@ def run(
                 del node[head:]
     finally:
         _no_grad.set(outer)
+
+
+def _pulled(g: Any, node: Node) -> Any:
+    """The contributions of a node."""
+    return node[_PULL](g, node)
 
 
 def _pulled_beside(g: Any, node: Node) -> Any:

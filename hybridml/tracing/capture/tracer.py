@@ -175,6 +175,7 @@ class Tracer:
         self.frames: list[Frame] = []  # regions that are being captured (see subgraphs.py), innermost last
         # Arrays after loops that update them, each with what it was before, made of it by a gradient of that loop.
         self.undone: list[tuple[ir.Node, ir.Node]] = []
+        self.regions: Any = None  # blocks that a process computes (see distributed/placing/regions.py)
         self.deriving = rlock()  # gradients of its programs are traced by it, one at a time
 
     def run(self, fn: Callable[[], Any]) -> Any:
@@ -239,6 +240,8 @@ class Tracer:
         self.may_fail = self.may_fail or may_fail(node)
         if fails(node):
             (self.frames[-1] if self.frames else self).checks[node] = None
+        if self.regions is not None:
+            self.regions.mark(node)
         if self.frames:
             self.frames[-1].made.add(node)
         self.perhaps_numbers |= {} if known is None else {node: known}

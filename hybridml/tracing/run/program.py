@@ -168,6 +168,7 @@ class Program:
     checks: Sequence[ir.Node] = ()  # what eager code raises for and the outputs may not
     once: Sequence[ir.Node] = ()  # what a gradient does not compute again (see gradient_effects.py)
     guards: list[Guard] = field(default_factory=list)  # of a gradient that was derived after its call
+    left: Mapping[int, Input] = field(default_factory=dict)  # outputs that are left in captured tensors, or their .grad
     is_gradient: bool = False
     compile_ms: float = 0.0
     _executable: Any = None
@@ -201,9 +202,11 @@ class Program:
         inputs = (*self.nodes[:k], *graph.inputs[own:], *self.nodes[k:])
         return ir.Graph(inputs, graph.outputs, self.name, graph.checks), reads[own:]
 
-    @property
+    @lazy
     def graph(self) -> ir.Graph:
-        return self._cut[0]
+        regions = self.tracer.regions
+        found: ir.Graph = self._cut[0] if regions is None else regions.part(self)
+        return found
 
     @property
     def reads(self) -> list[ir.Node]:

@@ -67,18 +67,30 @@ def execution_order(
 def _exchanging(groups: Sequence[Group]) -> Mapping[Group, tuple[int, int, int]]:
     """When each group runs, where some send to other processes and receive from them: what leads to a send comes before
     what leads to the next one; what leads to none, as the gradients of weights do, behind the sends that others would
-    wait for meanwhile, and before the next receipt, during which its operands would be kept."""
+    wait for meanwhile, and before the next receipt, during which its operands would be kept. A program that ranks
+    compute together by a plan has no order of its own: all that needs no receipt comes before it."""
     order = postorder(groups, lambda g: g.after)
     found: dict[Group, tuple[int, int, int]] = {}
+    planned = any(_is(root, "plan") for g in groups for root in g.roots)
+    needed = _receipts(order) if planned else {}
     receipts = number = 0
     for exchange in order:
         if any(_is(root, "send") or _is(root, "receive") for root in exchange.roots):
             receipts, number = receipts + any(_is(root, "receive") for root in exchange.roots), number + 1
             for g in reachable([exchange], lambda g: [x for x in g.after if x not in found]):
-                found.setdefault(g, (receipts, 0, number))
+                least = needed.get(g, receipts)
+                found.setdefault(g, (least, int(least < receipts), number))
     for g in order if found else ():
         if g not in found:
             found[g] = max(((found[x][0], 1, 0) for x in g.after), default=(0, 1, 0))
+    return found
+
+
+def _receipts(order: Sequence[Group]) -> Mapping[Group, int]:
+    """The most receipts on a way to each group, itself included."""
+    found: dict[Group, int] = {}
+    for g in order:
+        found[g] = max((found[x] for x in g.after), default=0) + any(_is(root, "receive") for root in g.roots)
     return found
 
 
