@@ -6,6 +6,8 @@ collate.py     samples made one batch
 fetching.py    batches of a data set, in whichever process
 loader.py      the loader: epochs, threads, states
 readers.py     data sets of files: NumPy, CSV, images, Parquet
+stages/        streams in stages that know their place: shuffled, mapped, in batches, kept, read ahead
+shards/        streams of many files, which processes and workers share among themselves
 transforms/    transforms of images and text
 workers/       worker processes: shared memory, seeds, deaths
 """
@@ -14,10 +16,8 @@ from ..core.spellings import advise as _advise
 from . import transforms
 from .collate import default_collate, default_convert
 from .dataset import (
-    ChainDataset,
     ConcatDataset,
     Dataset,
-    IterableDataset,
     StackDataset,
     Subset,
     TensorDataset,
@@ -33,11 +33,14 @@ from .sampler import (
     SubsetRandomSampler,
     WeightedRandomSampler,
 )
+from .shards import CSVShards, NumpyShards, ParquetShards, ShardError, TarDataset
+from .stages import ChainDataset, IterableDataset
 from .workers import WorkerError, WorkerInfo, get_worker_info
 
 __all__ = [
     "BatchSampler",
     "CSVDataset",
+    "CSVShards",
     "ChainDataset",
     "ConcatDataset",
     "DataLoader",
@@ -45,13 +48,17 @@ __all__ = [
     "ImageFolder",
     "IterableDataset",
     "NumpyDataset",
+    "NumpyShards",
     "ParquetDataset",
+    "ParquetShards",
     "RandomSampler",
     "Sampler",
     "SequentialSampler",
+    "ShardError",
     "StackDataset",
     "Subset",
     "SubsetRandomSampler",
+    "TarDataset",
     "TensorDataset",
     "WeightedRandomSampler",
     "WorkerError",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, chain
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -15,6 +15,7 @@ from hybridml_compiler.errors import ArgumentError
 from .. import arrays as xp
 from ..core.tensor import Tensor
 from .sampler import Seed, random_bits
+from .stages import IterableDataset
 
 T = TypeVar("T", covariant=True)
 
@@ -44,23 +45,6 @@ class Dataset(Generic[T]):
 
     def __add__(self, other: Any) -> Any:
         return ConcatDataset([self, other])
-
-
-class IterableDataset(Generic[T]):
-    """Base class of data sets that are streams: subclasses write ``__iter__`` (NotImplementedError without it).
-
-    >>> class Count(IterableDataset):
-    ...     def __iter__(self):
-    ...         return iter(range(3))
-    >>> list(Count())
-    [0, 1, 2]
-    """
-
-    def __iter__(self) -> Iterator[T]:
-        raise NotImplementedError(f"{type(self).__name__} has no __iter__ method")
-
-    def __add__(self, other: Any) -> Any:
-        return ChainDataset([self, other])
 
 
 class TensorDataset(Dataset[tuple[Tensor, ...]]):
@@ -155,23 +139,6 @@ class ConcatDataset(Dataset[Any]):
 
     def __add__(self, other: Any) -> ConcatDataset:
         return ConcatDataset([*self.datasets, other])
-
-
-class ChainDataset(IterableDataset[Any]):
-    """Stream of several streams, one after the other; their lengths, where all have them, add up.
-
-    >>> list(ChainDataset([range(2), "ab"]))
-    [0, 1, 'a', 'b']
-    """
-
-    def __init__(self, datasets: Iterable[Any]) -> None:
-        self.datasets = datasets
-
-    def __iter__(self) -> Iterator[Any]:
-        return chain.from_iterable(self.datasets)
-
-    def __len__(self) -> int:
-        return sum(map(len, self.datasets))
 
 
 class StackDataset(Dataset[Any]):

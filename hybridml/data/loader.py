@@ -17,7 +17,7 @@ from hybridml_compiler.errors import ArgumentError
 
 from ..core.states import check_entries
 from .collate import pinned
-from .dataset import IterableDataset, Subset, TensorDataset
+from .dataset import Subset, TensorDataset
 from .fetching import Fetcher
 from .sampler import (
     BatchSampler,
@@ -29,6 +29,7 @@ from .sampler import (
     restore,
     state_of,
 )
+from .stages import IterableDataset, Run, Stage
 from .workers import Epoch, Pool
 
 WORKERS = ("process", "thread")
@@ -36,11 +37,13 @@ WORKERS = ("process", "thread")
 
 @dataclass
 class _Epoch:
-    """An epoch: the state of the order before it, how many batches of it were given, the seed of its workers."""
+    """An epoch: the state of the order before it, how many batches of it were given, the seed of its workers, and for
+    streams that know it their place."""
 
     start: Any = None
     given: int = 0
     seed: int | None = None
+    place: Callable[[], Any] = lambda: None
 
 
 class DataLoader:
@@ -144,7 +147,10 @@ class DataLoader:
             restore(source, epoch.start)
         before = None if generator is None else generator.get_state().tolist()
         # The order is drawn here and now, on the caller's thread: random draws keep their place in the program.
-        jobs = None if self._streams and self._in_processes() else iter(source)
+        if isinstance(source, Stage):
+            jobs = self._begin(source, epoch)
+        else:
+            jobs = None if self._streams and self._in_processes() else iter(source)
         if self._in_processes() and epoch.seed is None:
             epoch.seed = self._seed(before)
         batches = self._batches(jobs, epoch)
@@ -155,7 +161,8 @@ class DataLoader:
     def state_dict(self) -> dict[str, Any]:
         """The loader's position: batches given in the present epoch (of the last ``iter``), and the state of the order.
 
-        `hm.save` can hold it. A stream is read again up to its place. A sampler or a stream that is not the same in
+        `hm.save` can hold it. A stream of your own is read again up to its place; one in stages (`TarDataset`,
+        ``stream.shuffle(1000)``) goes on there, with as many workers. A sampler or a stream that is not the same in
         every epoch needs ``state_dict()`` and ``load_state_dict(state)``, which decide what its next ``iter`` gives.
 
         >>> data = hm.data.TensorDataset(hm.arange(6))
@@ -175,6 +182,7 @@ class DataLoader:
             "order": state_of(self._source()),
             "epochs": self._begun,
             "seed": epoch.seed if epoch.given else None,
+            "stream": epoch.place() if epoch.given else None,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -189,10 +197,15 @@ class DataLoader:
                 f"DataLoader.load_state_dict: the state is of batches of {state['batch_size']}, this loader has "
                 f"batch_size={self.batch_size}; make it with the same"
             )
-        given = int(state["batches"])
+        given, stream = int(state["batches"]), state.get("stream")
+        if stream is not None and len(stream["readers"]) != self._readers():
+            raise ArgumentError(
+                f"DataLoader.load_state_dict: the state is of a stream that {len(stream['readers'])} processes read, "
+                f"here {self._readers()} would; make the loader with the same num_workers"
+            )
         restore(self._source(), state["order"])
         self._begun, seed = int(state.get("epochs", 0)), state.get("seed")
-        self._epoch = _Epoch(state["start"], given, None if seed is None else int(seed))
+        self._epoch = _Epoch(state["start"], given, None if seed is None else int(seed), lambda: stream)
         self._resumed = self._epoch if given else None
 
     def __len__(self) -> int:
@@ -219,6 +232,19 @@ class DataLoader:
     def _in_processes(self) -> bool:
         return self.num_workers > 0 and self.workers == "process"
 
+    def _readers(self) -> int:
+        """The number of processes that read a stream."""
+        return self.num_workers if self._in_processes() else 1
+
+    def _begin(self, stream: Stage, epoch: _Epoch) -> Iterator[Any] | None:
+        """Begins an epoch of a stream that knows its place, or goes on with it: the run, or None where workers have
+        theirs."""
+        place = epoch.place() or {"readers": [stream.begin()] * self._readers(), "turn": 0}
+        epoch.place = lambda: place
+        if self._in_processes():
+            return None
+        return stream.run(place["readers"][0])
+
     def _seed(self, before: Any) -> int:
         """The seed of an epoch's workers: that of the order, so that none is drawn where an order was drawn."""
         generator = drawn_from(self.generator)
@@ -234,12 +260,14 @@ class DataLoader:
         """The batches of an epoch after those that were given."""
         fetcher = Fetcher(self.dataset, self.collate_fn, self.batch_size, self.drop_last)
         pin = partial(pinned, device=self.pin_memory_device or None)
-        if jobs is not None:
+        if jobs is not None and epoch.place() is None:
             deque(islice(jobs, epoch.given * (self.batch_size or 1) if self._streams else epoch.given), maxlen=0)
         if self._in_processes():
             batches = self._from_processes(fetcher, jobs, epoch)
         elif self._streams:
             batches = fetcher.stream(jobs)
+            if isinstance(jobs, Run):
+                batches = map(partial(_placed, jobs, epoch), batches)
         elif self.num_workers:
             return self._from_threads((lambda job: pin(fetcher.batch(job))) if self.pin_memory else fetcher.batch, jobs)
         else:
@@ -253,9 +281,13 @@ class DataLoader:
         keep = self.persistent_workers and (self._pool is pool or self._pool is None or not self._pool.members)
         if keep:
             self._pool = pool
-        first = 0 if jobs is None else epoch.given
-        batches = Epoch(pool, jobs, seed, self.prefetch_factor, self.timeout, first, keep)
-        if jobs is None:  # streams cannot leave out what they have given
+        place = epoch.place()
+        first = place["turn"] if place else 0 if jobs is None else epoch.given
+        states = place and place["readers"]
+        batches = Epoch(pool, jobs, seed, self.prefetch_factor, self.timeout, first, keep, states)
+        if place:
+            epoch.place = batches.place
+        elif jobs is None:  # such streams cannot leave out what they have given
             deque(islice(batches, epoch.given), maxlen=0)
         return batches
 
@@ -272,6 +304,13 @@ class DataLoader:
                 yield batch
         finally:  # also when the consumer stops early
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _placed(run: Run, epoch: _Epoch, batch: Any) -> Any:
+    """The batch, behind which the epoch now is: an error in the middle of the next one does not change its place."""
+    state = run.state_dict()
+    epoch.place = lambda: {"readers": [state], "turn": epoch.given}
+    return batch
 
 
 def _counted(batches: Iterator[Any], epoch: _Epoch) -> Iterator[Any]:

@@ -110,7 +110,7 @@ class NumpyDataset(Dataset[Any]):
     def _open(self) -> None:
         self.names: list[str] | None = None
         if len(self.paths) == 1 and self.paths[0].endswith(".npz"):
-            with np.load(self.paths[0]) as found:
+            with open(self.paths[0], "rb") as file, np.load(file) as found:  # which leaves damaged files open
                 self.names = list(found.files)
                 self.arrays: list[np.ndarray] = [found[name] for name in self.names]
         elif self.paths and all(path.endswith(".npy") for path in self.paths):
@@ -169,15 +169,25 @@ def read_csv(
     if missing:
         raise ArgumentError(f"read_csv: {path} has no column {missing}; it has {names}")
     fields = dict(zip(names, zip(*(row for _, row in rows), strict=True) if rows else [()] * len(names), strict=True))
-    return {name: _parsed(fields[name]) for name in columns or names}
+    return {name: parsed(fields[name])[1] for name in columns or names}
 
 
-def _parsed(fields: Sequence[str]) -> np.ndarray:
-    if not any("_" in field for field in fields):  # which Python takes in numbers, and no file means
-        for kind, dtype in ((int, np.int64), (_truth, np.bool_), (_number, np.float64)):
-            with suppress(ValueError, OverflowError):
-                return np.array([kind(field) for field in fields], dtype)
-    return np.array(fields, dtype=str)
+def parsed(fields: Sequence[str]) -> tuple[type, np.ndarray]:
+    """The first of the kinds that all fields are of, and their values."""
+    for kind, (converted, dtype) in KINDS.items():
+        with suppress(ValueError, OverflowError):
+            return kind, np.array([converted(field) for field in fields], dtype)
+    raise AssertionError("every field is a string")
+
+
+def _plain(field: str) -> str:
+    if "_" in field:  # which Python takes in numbers, and no file means
+        raise ValueError(field)
+    return field
+
+
+def _whole(field: str) -> int:
+    return int(_plain(field))
 
 
 def _truth(field: str) -> bool:
@@ -185,7 +195,16 @@ def _truth(field: str) -> bool:
 
 
 def _number(field: str) -> float:
-    return float(field) if field.strip() else math.nan
+    return float(_plain(field)) if field.strip() else math.nan
+
+
+# Types of columns, those first that are preferred: how a field is converted (ValueError where it is none), the dtype.
+KINDS: dict[type, tuple[Callable[[str], Any], Any]] = {
+    int: (_whole, np.int64),
+    bool: (_truth, np.bool_),
+    float: (_number, np.float64),
+    str: (str, str),
+}
 
 
 class CSVDataset(_Table):

@@ -9,7 +9,10 @@ import numpy as np
 from hybridml_compiler.errors import ArgumentError
 
 from ..data.sampler import DrawnSampler
+from ..data.stages.reading import hooks
 from .groups import default
+
+hooks.processes = lambda: (default().rank, default().size)  # shards are divided among the processes
 
 
 class DistributedSampler(DrawnSampler):

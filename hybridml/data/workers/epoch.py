@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 from weakref import ref
@@ -14,9 +15,9 @@ from .process import Job, Result
 class Epoch:
     """Iterator over batches: `ahead` jobs are with each worker, which take turns.
 
-    `jobs` are the samples of each batch, or None where each worker has a stream of its own. A worker whose stream has
-    ended gets no more jobs. Batch `number` is made with random numbers of its own, whichever worker makes it: `first`
-    is the number of the first one.
+    `jobs` are the samples of each batch, or None where each worker has a stream of its own, which begins at one of
+    `states` where it knows its place. A worker whose stream has ended gets no more jobs, and its turn passes. Batch
+    `number` is that of a turn, and is made with random numbers of its own: `first` is the number of the first one.
     """
 
     def __init__(
@@ -28,10 +29,13 @@ class Epoch:
         timeout: float,
         first: int = 0,
         persistent: bool = False,
+        states: list[Any] | None = None,
     ) -> None:
         self.pool, self.jobs, self.seed, self.timeout, self.persistent = pool, jobs, seed, timeout, persistent
-        self.turn = first
-        self.sent = self.next = first
+        self.turn, self.given = first, first  # the next to be sent, and to be given
+        self.states = [] if states is None else [*states]
+        self.begins = dict(enumerate(self.states))
+        self.waiting: deque[int] = deque()
         self.arrived: dict[int, tuple[Member, Result]] = {}
         pool.epochs += 1
         self.number = pool.epochs
@@ -50,31 +54,37 @@ class Epoch:
 
     def __next__(self) -> Any:
         try:
-            while self.next < self.sent:
+            while self.waiting:
                 member, result = self._result()
                 member.ended = result.message is None and result.error is None
                 self._send()
                 if result.error is not None:
                     raise result.error
                 if result.message is not None:
+                    if self.states:
+                        self.states[member.number] = result.state
+                    self.given = result.number + 1
                     return member.reader.read(result.message)
         except BaseException:
-            self.next = self.sent
+            self.waiting.clear()
             self.pool.stop()
             raise
         if not self.persistent:
             self.pool.stop()
         raise StopIteration
 
+    def place(self) -> dict[str, Any]:
+        """The states of the workers' streams behind the batches that were given, and whose turn it is."""
+        return {"readers": [*self.states], "turn": self.given}
+
     def _result(self) -> tuple[Member, Result]:
         """The worker and what it made of the next job."""
         deadline = time.monotonic() + self.timeout if self.timeout else None
-        while self.next not in self.arrived:
+        while self.waiting[0] not in self.arrived:
             if not self._receive(deadline):
                 waiting = ", ".join(f"{m.number} (process {m.process.pid})" for m in self.pool.members if m.jobs)
                 raise WorkerError(f"DataLoader: no batch within timeout={self.timeout} s; at work: worker {waiting}")
-        self.next += 1
-        return self.arrived.pop(self.next - 1)
+        return self.arrived.pop(self.waiting.popleft())
 
     def _receive(self, deadline: float | None) -> bool:
         """Takes what has arrived, and waits for something until the deadline; whether there was anything."""
@@ -102,5 +112,7 @@ class Epoch:
             return
         samples = None if self.jobs is None else next(self.jobs, self)
         if samples is not self:
-            self.pool.send(members[turn % len(members)], Job(self.number, self.sent, self.seed, samples))
-            self.sent, self.turn = self.sent + 1, turn + 1
+            member = members[turn % len(members)]
+            self.pool.send(member, Job(self.number, turn, self.seed, samples, self.begins.pop(member.number, None)))
+            self.waiting.append(turn)
+            self.turn = turn + 1

@@ -127,7 +127,7 @@ class Pool:
     def is_idle(self) -> bool:
         """Whether it has workers, and no epoch of which batches are left uses them."""
         epoch = self.current()
-        return bool(self.members) and (epoch is None or epoch.next >= epoch.sent)
+        return bool(self.members) and (epoch is None or not epoch.waiting)
 
     def stop(self) -> None:
         """Ends the workers: those that wait at once, the others where they are, within a second in any case."""

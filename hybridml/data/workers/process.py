@@ -57,22 +57,25 @@ def get_worker_info() -> WorkerInfo | None:
 
 
 class Job(NamedTuple):
-    """A batch to make: its epoch and number, its samples (None: the next of a stream), blocks that are free again."""
+    """A batch to make: its epoch and number, its samples (None: the next of a stream), where the worker's stream begins
+    in this epoch (None where it does not know its place), blocks that are free again."""
 
     epoch: int
     number: int
     seed: int
     samples: Any
+    state: Any = None
     free: tuple[int, ...] = ()
 
 
 class Result(NamedTuple):
-    """The outcome of a job: a message, an error, or nothing at the end of a stream."""
+    """The outcome of a job: a message, an error, or nothing at the end of a stream; and the state of the stream."""
 
     epoch: int
     number: int
     message: Message | None = None
     error: Exception | None = None
+    state: Any = None
 
 
 @dataclass
@@ -98,15 +101,18 @@ class Worker:
 
     def _work(self, jobs: Connection) -> None:
         writer, failed = Writer(self.file), self._begin()
-        epoch, samples = -1, iter(())
+        epoch, run, samples = -1, None, iter(())
         with suppress(EOFError, OSError):  # the loader has hung up, or its process has ended
             while True:
                 job: Job = jobs.recv()
                 writer.release(job.free)
                 if job.epoch != epoch:
-                    epoch, samples = job.epoch, self._samples(job.seed)
+                    self._introduce(job.seed)
+                    epoch, run = job.epoch, job.state and self.fetcher.dataset.run(job.state)
+                    samples = self.fetcher.stream(run)  # iterated over only where jobs name no samples
                 error = failed and Result(job.epoch, job.number, error=failed)
-                jobs.send(error or self._done(job, samples, writer))
+                result = error or self._done(job, samples, writer)
+                jobs.send(result._replace(state=run.state_dict()) if run and result.message else result)
 
     def _begin(self) -> Exception | None:
         """Calls the user's `worker_init_fn`; the error of it is what becomes of every job."""
@@ -122,11 +128,6 @@ class Worker:
     def _introduce(self, seed: int) -> None:
         global _present
         _present = WorkerInfo(self.number, self.count, seed + self.number, self.fetcher.dataset)
-
-    def _samples(self, seed: int) -> Iterator[Any]:
-        """The batches of a stream in a new epoch: iterated over only where jobs name no samples."""
-        self._introduce(seed)
-        return self.fetcher.stream()
 
     def _done(self, job: Job, stream: Iterator[Any], writer: Writer) -> Result:
         seed_all(job.seed, job.number)
