@@ -258,6 +258,42 @@ class CollectiveError(RuntimeError):
         super().__init__(with_location(message))
 
 
+class OutOfRangeError(RuntimeError):
+    """A queue that is closed and has no more elements, or fewer than are asked for: the end of its data.
+
+    Not a HybridmlError, as those of a compiled step are raised by running it again.
+
+    >>> import hybridml as hm
+    >>> queue = hm.data.Queue(4, ())
+    >>> queue.close()
+    >>> queue.dequeue()
+    Traceback (most recent call last):
+        ...
+    hybridml_compiler.errors.OutOfRangeError: dequeue: ... is closed and has no more elements...
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(with_location(message))
+
+
+class CancelledError(RuntimeError):
+    """A queue that is closed and takes no more elements.
+
+    Not a HybridmlError, as those of a compiled step are raised by running it again.
+
+    >>> import hybridml as hm
+    >>> queue = hm.data.Queue(4, ())
+    >>> queue.close()
+    >>> queue.enqueue(1.0)
+    Traceback (most recent call last):
+        ...
+    hybridml_compiler.errors.CancelledError: enqueue: ... is closed...
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(with_location(message))
+
+
 class LinAlgError(HybridmlError, np.linalg.LinAlgError):
     """A matrix that lacks the result asked for: an inverse, a Cholesky factor, eigenvalues that converge.
 

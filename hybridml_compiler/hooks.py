@@ -49,11 +49,16 @@ class Hooks:
     # (name of a row, arrays, sizes of ops/routines.py, shapes and dtypes of its results) -> its results, or None where
     # they are NumPy's to compute. __init__.py: targets/cpu/eager/routines.py.
     routine: Callable[..., Sequence[np.ndarray] | None]
-    # (name of a row of ops/collectives.py, name of a group, arrays, parameters) -> its results.
-    # hybridml/distributed/meanings.py.
-    collective: Callable[..., Any]
-    # Forgets what a program has called that has failed: the next call is another. hybridml/distributed/meanings.py.
-    collectives_failed: Callable[[], None]
+    # By the parameter that names what a row with effects (ops/effects.py) is about: (name of the row, that name,
+    # arrays, other parameters) -> its results. hybridml/distributed/meanings.py, hybridml/data/stored.py.
+    effects: dict[str, Callable[..., Any]]
+    # Each forgets what a program has called that has failed: the next call is another. The same files.
+    forgetting: list[Callable[[], None]]
+
+    def forget_effects(self) -> None:
+        """Forgets what a program has called that has failed."""
+        for forget in self.forgetting:
+            forget()
 
 
 def _unset(*_: Any) -> Any:
@@ -64,7 +69,11 @@ def _no_group(name: str, group: str, *_: Any) -> Any:
     raise RuntimeError(f"{name}: there is no group {group!r} in this process; call hybridml.distributed.init() first")
 
 
+def _no_queue(name: str, queue: str, *_: Any) -> Any:
+    raise RuntimeError(f"{name}: there is no queue {queue!r} in this process; import hybridml.data and make it first")
+
+
 hooks = Hooks(
     _unset, _unset, np.matmul, lambda *_: None, np.array, np.ascontiguousarray, _unset, _unset, _unset, _unset,
-    _unset, lambda *_: None, lambda *_: None, _no_group, lambda: None,
+    _unset, lambda *_: None, lambda *_: None, {"group": _no_group, "queue": _no_queue}, [],
 )  # fmt: skip

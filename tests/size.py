@@ -24,9 +24,10 @@ class Budget(NamedTuple):
 
 BUDGETS = {
     "hybridml": Budget(
-        100660,
+        101360,
         "parts of functions on processes: blocks, homes of tensors (300); "
         "streams in stages that know their place (770), of shards of four formats (510), their loader (90); "
+        "queues of threads, tensors in memory of processes (350); "
         "parameters and state in parts, their checkpoints (520); layers that processes compute together (670); "
         "pipelines (610); costs of collectives, timelines and stragglers of all processes (970), steps of more "
         "processes than there are (710); "
@@ -127,9 +128,9 @@ BUDGETS = {
         "from indices (20)",
     ),
     "hybridml_compiler/ops": Budget(
-        9660,
+        9845,
         "programs that ranks compute together (20); "
-        "collectives (225); "
+        "collectives (215), queues (120), effects (65); "
         "powers of NumPy's scalars by their operator, less the loop of tables of steps (10); "
         "factors L D L^T (225); "
         "60 functions of NumPy's in place of four of linalg's, by one row in place of two (59); "
@@ -144,7 +145,8 @@ BUDGETS = {
         "LU column by column, triangular systems by halves; sorts by counting and by packed keys",
     ),
     "hybridml_compiler/graph": Budget(
-        2050,
+        2060,
+        "effects behind checks (8); "
         "what an asynchronous operation was begun with (6); "
         "operations counted by a watch (5); "
         "whether steps of a loop need each other (180); types of rows over steps, remembered (35); "
@@ -226,14 +228,16 @@ BUDGETS = {
         "the thread pool and the futures of compilations; results that each native entry kept; two makers of builtins",
     ),
     "hybridml_compiler/runtime": Budget(
-        1010,
+        1012,
+        "effects of calls that end (1); "
         "sources read without `open` (10); "
         "deadlines, the line of a long compilation; folders by handle, threads that Ctrl-C does not split; "
         "digests of sources",
     ),
     "hybridml_compiler": Budget(
-        70720,
+        70920,
         "programs that ranks compute together (360); "
+        "queues (120), effects in common (65), behind checks (10); "
         "arrays that are donated (18), what other processes wait for (20); "
         "collectives, and their place among launches (265); "
         "sizes of loops that come with the call (35); "
@@ -269,11 +273,12 @@ BUDGETS = {
         "25 walks of graphs, name lists of operations, eleven ways to declare a function",
     ),
     "tests": Budget(
-        99250,
+        100120,
         "parts of programs on ranks (680); "
         "gradients behind traced forward passes with collectives (190), labels of gathers (15); "
         "sums in memory that is given up, errors behind buckets (50); "
         "streams in stages and in shards, cut and damaged files (800); "
+        "queues and their errors (560), memory that processes share (225), threads beside a test (40); "
         "parts of parameters (280), layers in parts (490), pipelines (660), timelines and simulations (720), two hosts "
         "(60), sums where gradients lie (130); "
         "workers, servers, clients, and processes that are killed (880); "
@@ -357,7 +362,8 @@ BUDGETS = {
         "duplicate random programs; a helper module per pair of test files became tests/support; the second evaluator",
     ),
     "hybridml_examples": Budget(
-        4650,
+        4740,
+        "Hogwild (85); "
         "six networks in JAX (330); "
         "how long the study waits for a peer (5); "
         "what the commands say of wrong options, names and files (85); "

@@ -23,6 +23,7 @@ from ..core.context import FLOAT_FLAGS, current_interpreter, grad_is_off, lift, 
 from ..core.device_tensor import names_device, transfer
 from ..core.interpreter import interpreter_stack
 from ..core.proxies.scalar import tensor_of
+from ..core.shared import memory as shared_memory
 from ..core.source_location import write_stamp
 from ..core.tensor import Device, Tensor, array_of, method, place_of, wrap
 from .creation import asarray, list_operand
@@ -133,6 +134,26 @@ def pin_memory(self: Tensor, device: Any = None) -> Tensor:
 def is_pinned(self: Tensor) -> bool:
     """Whether the memory is page-locked, by `pin_memory`."""
     return is_page_locked(self._array)
+
+
+@method
+def share_memory_(self: Tensor) -> Tensor:
+    """Moves the tensor to memory that other processes see, and returns it; nothing where it is there.
+
+    A process that is forked has it, and one that `multiprocessing` sends it to (in a pipe, a queue or the arguments of
+    a process) gets a handle and not the data: what either writes in place, the other one reads, also in traced
+    functions. Nothing orders such writes. The memory is freed with the last process that has it, however that ends.
+    NumPy arrays over the old memory keep that. Raises DeviceError for a tensor that is not on the CPU, ArgumentError
+    for one that is a view or has views, and inside of a traced function.
+    """
+    shared_memory.share("share_memory_", [self])
+    return self
+
+
+@method
+def is_shared(self: Tensor) -> bool:
+    """Whether the tensor is in memory that other processes see, by `share_memory_` or as it was sent."""
+    return shared_memory.is_shared(self)
 
 
 @method

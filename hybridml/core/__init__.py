@@ -17,9 +17,9 @@ pytree.py           nested containers of leaves, taken apart and put together
 source_location.py  lines of the user's program
 tracebacks.py       tracebacks that show the user's frames
 leaks.py            who holds a traced value that outlived its trace
-shared.py           state that threads share, with its locks
 atomic.py           files that are replaced whole
 states.py           checks of a `state_dict` before it is loaded
+shared/             state that threads share, or each has of its own; memory that processes share
 autodiff/           the tape and the engine that walks it backward, and the reverse steps of rows
 devices/            calls of rows on a device whose like has come before; DLPack: memory shared with other libraries
 batching/           the interpreter behind `vmap`, and its rules

@@ -315,7 +315,7 @@ def _nested(op: Op, args: Sequence[Any], nesting: Nesting) -> Sequence[Tensor] |
 
 
 # Kinds that move data, whatever it is. All others compute on bfloat16 and float16 in float32.
-_STORAGE = ("movement", "gather", "creation", "random", "collective")
+_STORAGE = ("movement", "gather", "creation", "random", "effect")
 
 
 def _flat(op: Op, args: tuple[Any, ...]) -> Sequence[Any]:

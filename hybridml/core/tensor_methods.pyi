@@ -488,6 +488,8 @@ class TensorMethods:
         """True for a tensor without recorded history."""
     def is_pinned(self) -> builtins.bool:
         """Whether the memory is page-locked, by `pin_memory`."""
+    def is_shared(self) -> builtins.bool:
+        """Whether the tensor is in memory that other processes see, by `share_memory_` or as it was sent."""
     @property
     def is_sparse(self) -> Tensor:
         """Whether it has some rows alone, as gradients of `sparse=True` have: False of a tensor."""
@@ -804,6 +806,8 @@ class TensorMethods:
         """`hm.functional.selu` of this tensor."""
     def sgn(self, /) -> Tensor:
         """-1, 0 or 1 by the sign of x; nan stays nan."""
+    def share_memory_(self) -> Tensor:
+        """Moves the tensor to memory that other processes see, and returns it; nothing where it is there."""
     def short(self) -> Tensor:
         """As int16."""
     def sigmoid(self, /) -> Tensor:

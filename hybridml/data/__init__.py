@@ -5,12 +5,16 @@ sampler.py     the order of samples, and their groups
 collate.py     samples made one batch
 fetching.py    batches of a data set, in whichever process
 loader.py      the loader: epochs, threads, states
+queue.py       queues of elements between threads, also within traced functions
+stored.py      their elements, and waiting for them
 readers.py     data sets of files: NumPy, CSV, images, Parquet
 stages/        streams in stages that know their place: shuffled, mapped, in batches, kept, read ahead
 shards/        streams of many files, which processes and workers share among themselves
 transforms/    transforms of images and text
 workers/       worker processes: shared memory, seeds, deaths
 """
+
+from hybridml_compiler.errors import CancelledError, OutOfRangeError
 
 from ..core.spellings import advise as _advise
 from . import transforms
@@ -24,6 +28,7 @@ from .dataset import (
     random_split,
 )
 from .loader import DataLoader
+from .queue import Queue
 from .readers import CSVDataset, ImageFolder, NumpyDataset, ParquetDataset, read_csv, read_image, read_parquet
 from .sampler import (
     BatchSampler,
@@ -41,6 +46,7 @@ __all__ = [
     "BatchSampler",
     "CSVDataset",
     "CSVShards",
+    "CancelledError",
     "ChainDataset",
     "ConcatDataset",
     "DataLoader",
@@ -49,8 +55,10 @@ __all__ = [
     "IterableDataset",
     "NumpyDataset",
     "NumpyShards",
+    "OutOfRangeError",
     "ParquetDataset",
     "ParquetShards",
+    "Queue",
     "RandomSampler",
     "Sampler",
     "SequentialSampler",

@@ -18,11 +18,11 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from hybridml_compiler import dtypes
 from hybridml_compiler.errors import ArgumentError, CollectiveError
-from hybridml_compiler.ops.collectives import ALONE
+from hybridml_compiler.ops.effects import ALONE
 
-from ..core.tensor import Tensor, wrap
+from ..core.shared.calls import Calls
+from ..core.tensor import Tensor
 from .launched import by_mpi, world_size
 from .order import Order
 from .seeing.log import Log, Sums, Work, now
@@ -38,15 +38,6 @@ class Begun(NamedTuple, Generic[T]):
 
     promise: Future[T]
     sums: Sums
-
-
-class Calls:
-    """The order of the collectives of a process, whatever their groups: processes that are in several groups call in
-    one order. `token` is what the last call of the last program has left; `notes` are of calls since then."""
-
-    def __init__(self) -> None:
-        self.token: Tensor = wrap(np.zeros((), dtypes.int64))  # real inside of a trace, too
-        self.notes: dict[tuple[str, int], Any] = {}
 
 
 class Group:
@@ -129,21 +120,6 @@ class Group:
         found = Group(name, None if is_alone else part, self.log, None if is_alone else self.calls)
         _groups.by_name[found.name] = found
         return found
-
-    def noted(self, name: str, token: int) -> Any:
-        """The note of the call of a row; None if it has not been made.
-
-        A program that ends at a failed check is run again for its error, and the others do not call again. Its calls
-        are known by their tokens, until one has the token that the last complete program has left.
-        """
-        found = self.calls.notes.get((name, token))
-        if found is None and token == int(self.token._array):
-            self.calls.notes.clear()
-        return found
-
-    def note(self, name: str, token: int, what: Any) -> None:
-        """Notes the call of a row that has been made."""
-        self.calls.notes[name, token] = what
 
     def meet(self, name: str, x: np.ndarray | None, detail: str, work: Callable[[Transport], T]) -> T:
         """The result of work that begins when all processes have come to it, with an array of this shape and dtype."""
@@ -293,7 +269,7 @@ def default(group: Group | None = None) -> Group:
 def forget_calls() -> None:
     """Drops the notes of calls, of a program that has failed: the next call is another one."""
     for group in list(_groups.by_name.values()):  # which there are: an error is no reason to make one
-        group.calls.notes.clear()
+        group.calls.forget()
 
 
 def all_groups() -> list[Group]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,18 +15,14 @@ from hybridml_compiler.hooks import hooks
 from hybridml_compiler.ops import collectives
 from hybridml_compiler.ops.table import OPS
 
+from ..core.shared.calls import next_token
 from .groups import Group, forget_calls, known
 from .transport import Transport
 
-_tokens = itertools.count(1)
 _divide = OPS["divide"]
 # Bytes of a result that is kept for the error of a program that fails behind it: indices, and numbers that are
 # asserted, are small, and parameters that are gathered may be all of the memory.
 _MOST, _LARGE = 1 << 16, object()
-
-
-def _next() -> np.ndarray:
-    return np.asarray(next(_tokens), dtypes.int64)
 
 
 def _numbers(array: np.ndarray) -> np.ndarray:
@@ -58,19 +53,19 @@ def _reduced(transport: Transport, x: np.ndarray, reduce: str) -> np.ndarray:
 
 def _all_reduce(group: Group, x: np.ndarray, token: np.ndarray, *, reduce: str) -> Any:
     out = group.meet("all_reduce", x, reduce, lambda t: _reduced(t, _numbers(x), reduce))
-    return out.astype(x.dtype, copy=False), _next()
+    return out.astype(x.dtype, copy=False), next_token()
 
 
 def _broadcast(group: Group, x: np.ndarray, token: np.ndarray, *, root: int) -> Any:
     out = materialized(np.asarray(x, order="C"))
     group.meet("broadcast", out, f"src={root}", lambda t: t.broadcast(out, root))
-    return out, _next()
+    return out, next_token()
 
 
 def _all_gather(group: Group, x: np.ndarray, token: np.ndarray, *, size: int, label: str) -> Any:
     given, out = np.asarray(x, order="C"), kept(np.empty, (len(x) * size, *x.shape[1:]), x.dtype)
     group.meet("all_gather", given, label, lambda t: t.all_gather(out, given))
-    return out, _next()
+    return out, next_token()
 
 
 def _reduce_scatter(group: Group, x: np.ndarray, token: np.ndarray, *, size: int, reduce: str, label: str) -> Any:
@@ -79,18 +74,18 @@ def _reduce_scatter(group: Group, x: np.ndarray, token: np.ndarray, *, size: int
     group.meet(
         "reduce_scatter", x, f"{reduce}, {label}" if label else reduce, lambda t: t.reduce_scatter(out, given, how)
     )
-    return out.astype(x.dtype, copy=False), _next()
+    return out.astype(x.dtype, copy=False), next_token()
 
 
 def _all_to_all(group: Group, x: np.ndarray, token: np.ndarray, *, size: int, label: str) -> Any:
     given, out = np.asarray(x, order="C"), kept(np.empty, x.shape, x.dtype)
     group.meet("all_to_all", given, label, lambda t: t.all_to_all(out, given))
-    return out, _next()
+    return out, next_token()
 
 
 def _barrier(group: Group, token: np.ndarray) -> Any:
     group.meet("barrier", None, "", lambda t: None)
-    return _next()
+    return next_token()
 
 
 def _placed(group: Group, token: np.ndarray, *, plan: str) -> Any:
@@ -98,24 +93,24 @@ def _placed(group: Group, token: np.ndarray, *, plan: str) -> Any:
     if plan not in group.plans:
         group.meet("placed", None, plan, lambda t: None)
         group.plans.add(plan)
-    return _next()
+    return next_token()
 
 
 def _send(group: Group, x: np.ndarray, token: np.ndarray, *, peer: int, tag: int) -> Any:
     given = np.asarray(x, order="C")
     group.pair("send", given, (group.rank, peer, tag), lambda t: t.send(given, peer, tag))
-    return _next()
+    return next_token()
 
 
 def _receive(group: Group, token: np.ndarray, *, shape: tuple[int, ...], dtype: np.dtype, peer: int, tag: int) -> Any:
     out = kept(np.empty, shape, dtype)
     group.pair("recv", out, (peer, group.rank, tag), lambda t: t.receive(out, peer, tag))
-    return out, _next()
+    return out, next_token()
 
 
 def _start(group: Group, x: np.ndarray, token: np.ndarray, *, label: str) -> Any:
     """Whoever waits says in `place` where the sum may be made: the array itself, once nobody reads it."""
-    made, place = _next(), list[np.ndarray]()
+    made, place = next_token(), list[np.ndarray]()
 
     def reduced(transport: Transport) -> np.ndarray:
         if not place:
@@ -162,11 +157,11 @@ def _noted(result: np.ndarray, moves: bool) -> Any:
 def _collective(name: str, group: str, operands: Sequence[np.ndarray], params: Mapping[str, Any]) -> Any:
     found, token = known(group, name), int(operands[-1])
     moves = OPS[name].asynchronous == "wait"  # its result is in memory of the program, which uses it again
-    noted = found.noted(name, token)
+    noted = found.calls.noted(name, token)
     if noted is None:
         made = MEANINGS[name](found, *operands, **params)
         results = made if isinstance(made, tuple) else (made,)
-        found.note(name, token, [_noted(result, moves) for result in results])
+        found.calls.note(name, token, [_noted(result, moves) for result in results])
         return made
     if any(one is _LARGE for one in noted):
         raise CollectiveError(
@@ -177,4 +172,5 @@ def _collective(name: str, group: str, operands: Sequence[np.ndarray], params: M
     return tuple(noted) if len(noted) > 1 else noted[0]
 
 
-hooks.collective, hooks.collectives_failed = _collective, forget_calls
+hooks.effects["group"] = _collective
+hooks.forgetting.append(forget_calls)

@@ -67,6 +67,8 @@ EXAMPLES: dict[str, str] = {
     "cuda": "hm.tensor([1.0]).cuda('cuda:sim').device -> device('cuda:sim')",
     "pin_memory": "hm.tensor([1.0]).pin_memory('cuda:sim').tolist() -> [1.0]",
     "is_pinned": "hm.tensor([1.0]).pin_memory('cuda:sim').is_pinned() -> True",
+    "share_memory_": "hm.tensor([1.0]).share_memory_().tolist() -> [1.0]",
+    "is_shared": "hm.tensor([1.0]).share_memory_().is_shared() -> True",
     "to_device": "x = hm.tensor([1.0]); x.to_device(x.device).device -> device('cpu')",
     "clone": "x = hm.tensor([1, 2]); y = x.clone(); y[0] = 9; x -> Tensor([1, 2])",
     "copy": "x = hm.tensor([1, 2]); y = x.copy(); y[0] = 9; x -> Tensor([1, 2])",

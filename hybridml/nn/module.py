@@ -13,22 +13,19 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, Protocol, Self, TypeVar
 
-import numpy as np
-
 from hybridml_compiler import dtypes
-from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError, TraceError
+from hybridml_compiler.errors import ArgumentError, DTypeError, ShapeError
 
 from .. import arrays as xp
-from ..core.aliasing import stamp
-from ..core.autodiff.sparse import SparseGradient, shown
-from ..core.autodiff.tape import Leaf
+from ..core.autodiff.sparse import SparseGradient
 from ..core.context import no_grad
-from ..core.device_tensor import move, names_device, on_device
+from ..core.device_tensor import names_device
+from ..core.shared.memory import share
 from ..core.tensor import Device, Tensor
 from ..core.tracebacks import shorten
-from ..tracing.capture.tracer import is_tracing
 from ..tracing.python_state.mutation_epoch import attributes_changed
-from .lazy.uninitialized import become, forget, is_uninitialized
+from .lazy.uninitialized import is_uninitialized
+from .memory import convert, renew
 from .parameter import commit, is_parameter
 
 P = ParamSpec("P")
@@ -328,7 +325,7 @@ class Module:
             raise DTypeError(f"{type(self).__name__}: dtype must be a floating one, got {wanted.name}")
         for module in self.modules():
             for _, tensor in module._own("parameter", "buffer", "transient"):
-                _convert(tensor, wanted if dtypes.is_float(tensor.dtype) else None, place)
+                convert(tensor, wanted if dtypes.is_float(tensor.dtype) else None, place)
         attributes_changed()
         return self
 
@@ -346,7 +343,7 @@ class Module:
         place = Device(device).type
         for module in self.modules() if recurse else [self]:
             for _, tensor in module._own("parameter", "buffer", "transient"):
-                _renew(tensor, place)
+                renew(tensor, place)
         attributes_changed()
         return self
 
@@ -374,6 +371,20 @@ class Module:
     def cpu(self) -> Self:
         """Moves parameters and buffers to the CPU, as ``to("cpu")``."""
         return self.to(device="cpu")
+
+    def share_memory(self) -> Self:
+        """Moves parameters and buffers to memory that other processes see: ``share_memory_`` of each tensor; returns
+        this module.
+
+        A process that is given the module reads and writes them where they are. Raises DeviceError for tensors that
+        are not on the CPU, ArgumentError for tensors of which there are views, and inside of a traced function.
+
+        >>> hm.nn.Linear(2, 2).share_memory().weight.is_shared()
+        True
+        """
+        share("share_memory", [t for m in self.modules() for _, t in m._own("parameter", "buffer", "transient")])
+        attributes_changed()
+        return self
 
     # --- state ------------------------------------------------------------------------------------------------------
 
@@ -422,7 +433,7 @@ class Module:
         for name, value in found.items():
             there = own[name].device.type
             if there == "meta" or name not in shaped:  # the values come with their memory, and their shape
-                _renew(own[name], value.device.type if there == "meta" else there, value.shape)
+                renew(own[name], value.device.type if there == "meta" else there, value.shape)
         with no_grad():
             moved = {name: value.detach().to(device=own[name].device) for name, value in found.items()}
             commit([(own[name], xp.astype(value, own[name].dtype)) for name, value in moved.items()])
@@ -498,44 +509,6 @@ def drop_gradients(parameters: Iterable[Tensor], set_to_none: bool) -> None:
             grad.zero_()
         elif grad is not None:
             parameter.grad = xp.zeros_like(grad)
-
-
-def _convert(tensor: Tensor, dtype: np.dtype | None, device: str | None) -> None:
-    """Gives a tensor, and its gradient, other memory. What was recorded with the old values is stale."""
-    dtype, device = dtype or tensor.dtype, device or tensor.device.type
-    if tensor.dtype is dtype and tensor.device == device:
-        return
-    if is_uninitialized(tensor):
-        forget(tensor, device, dtype)
-        return
-    if is_tracing() and (type(tensor._array) is np.ndarray or type(tensor).home is not None):
-        raise TraceError(
-            "Module.to: a traced function cannot change the dtype or device of a captured module; do it outside"
-        )
-    node = tensor._node
-    grad = shown(node) if type(node) is Leaf else None
-    if type(grad) is SparseGradient:
-        node.grad = grad.astype(dtype).to(device)
-        grad = None
-    for t in (tensor, grad):
-        if t is not None:
-            t._array = xp.astype(t.detach(), dtype)._array
-            if t.device != device:
-                move(t, device)
-            stamp(t)
-            if hasattr(t, "_view"):
-                del t._view
-    if type(node) is Leaf:
-        node.dtype = dtype
-
-
-def _renew(tensor: Tensor, device: str, shape: tuple[int, ...] | None = None) -> None:
-    """Gives a tensor memory with any values on a device; it has no gradient then."""
-    if shape is None and is_uninitialized(tensor):
-        forget(tensor, device)
-    else:
-        sizes = tensor.shape if shape is None else shape
-        become(tensor, on_device(device, lambda: xp.empty(sizes, dtype=tensor.dtype)))
 
 
 def _join(prefix: str, name: str) -> str:

@@ -229,7 +229,7 @@ class TracedFunction(Introspection, Reports, Lookup, Generic[P, R]):
             out = self._fn(*args, **kwargs)  # not in a handler: an error of its own is then the only one that is shown
         finally:
             if has_called:
-                hooks.collectives_failed()
+                hooks.forget_effects()
         if failed is not None:
             failed.eager = True
             self._entries.setdefault(key, []).insert(0, failed)

@@ -50,6 +50,17 @@ def limit(node: Node) -> int:
     return found
 
 
+def behind(token: Node, checks: Iterable[Node]) -> Node:
+    """The token of an effect, which is there once nothing has raised of what may, of what comes since the last effect:
+    where eager code raises before it calls others, so does the program."""
+    for check in reversed(list(checks)):
+        if check.op is not None and check.op.kind == "effect":
+            break
+        if not same_size(check, 0):
+            token = make("checked", alone(check), token)
+    return token
+
+
 def uncovered(outputs: Sequence[Node], checks: Iterable[Node]) -> list[Node]:
     """The checks whose errors `outputs` may not raise, whatever the passes do."""
     checks = list(checks)

@@ -108,7 +108,7 @@ def _kind(op: Op | None, inputs: tuple[Node, ...], aval: Aval) -> str:
         return ""
     if op.complex_kernels or op.kind == "control":
         return op.kind
-    if op.kind == "collective":  # a callback, as NumPy's functions are
+    if op.kind == "effect":  # a callback, as NumPy's functions are
         return "opaque"
     return "opaque" if aval.dtype.kind == "c" or any(n.aval.dtype.kind == "c" for n in inputs) else op.kind
 

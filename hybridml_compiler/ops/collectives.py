@@ -1,9 +1,8 @@
 """Rows that processes of a group compute together: each gives its array, and gets what the group makes of all.
 
-A collective takes a token, an integer that the one before has made, and makes the next: what depends on it comes after
-it in every program, so that all processes call the same collectives in the same order. `group` is the name by which
-`hybridml.distributed` knows the group in this process, `size` the number of its processes, `label` what the array is:
-processes that move other things are told so.
+They have effects (effects.py), so that all processes call the same collectives in the same order. `group` is the name
+by which `hybridml.distributed` knows the group in this process, `size` the number of its processes, `label` what the
+array is: processes that move other things are told so.
 """
 
 from __future__ import annotations
@@ -16,43 +15,24 @@ import numpy as np
 from .. import dtypes
 from ..aval import Aval
 from ..errors import ArgumentError, DTypeError, ShapeError
-from ..hooks import hooks
+from .effects import ALONE, START, TOKEN, after, check_token, effect
 from .op import REQUIRED, Asynchronous, ErrorSample, Op, Sample
 from .samples import fails
 
-ALONE = "alone"  # the name of a group of one process, which needs no other to be computed
 REDUCTIONS = ("sum", "mean", "prod", "max", "min")
-TOKEN = Aval((), dtypes.int64)
 _PARTS: dict[str, Any] = {"size": 1, "label": ""}  # parameters of rows that move parts
-_START = np.zeros((), dtypes.int64)
-
-
-def _called(name: str, alone: Callable[..., Any]) -> Callable[..., Any]:
-    """The meaning of a row: what the group of this process makes of an array, or one process alone."""
-
-    def eager(*operands: np.ndarray, group: str, **params: Any) -> Any:
-        if group == ALONE:
-            return alone(*operands, **params)
-        return hooks.collective(name, group, operands, params)
-
-    return eager
-
-
-def _next(token: np.ndarray) -> np.ndarray:
-    return np.asarray(token + 1, dtypes.int64)
 
 
 def _kept(x: np.ndarray, token: np.ndarray, **_: Any) -> tuple[np.ndarray, np.ndarray]:
-    return x.copy(), _next(token)
+    return x.copy(), after(token)
 
 
 def _nothing(token: np.ndarray, shape: tuple[int, ...], dtype: Any, **_: Any) -> tuple[np.ndarray, np.ndarray]:
-    return np.zeros(shape, dtype), _next(token)
+    return np.zeros(shape, dtype), after(token)
 
 
 def _checked(name: str, token: Aval, **params: Any) -> dict[str, Any]:
-    if token.shape or token.dtype != dtypes.int64:
-        raise ShapeError(f"{name}: the token must be what a collective has made, an integer, got {token}")
+    check_token(name, token)
     size, reduce = params.get("size", 1), params.get("reduce", "sum")
     if not isinstance(size, int) or size < 1:
         raise ArgumentError(f"{name}: size is the number of processes of the group, got {size!r}")
@@ -75,7 +55,7 @@ def _row(
     **params: Any,
 ) -> Op:
     """A row with a token; `params` with their defaults, beside the group."""
-    arrays = (np.arange(6.0).reshape(2, 3), _START)[-len(inputs) :]
+    arrays = (np.arange(6.0).reshape(2, 3), START)[-len(inputs) :]
     least = {key: (2,) if key == "shape" else dtypes.float32 for key, value in params.items() if value is REQUIRED}
 
     def canon(*avals: Aval, **given: Any) -> dict[str, Any]:
@@ -87,14 +67,14 @@ def _row(
 
     return Op(
         name,
-        "collective",
+        "effect",
         public=False,
         inputs=inputs,
         results=results,
         params={"group": REQUIRED, **params},
         canon=canon,
         infer=infer,
-        eager=_called(name, alone),
+        eager=effect(name, "group", alone),
         samples=lambda rng: (Sample(arrays, {"group": ALONE, **given}, grad=False) for given in samples),
         error_samples=refused,
         vjp=(None,) * len(inputs),
@@ -166,8 +146,8 @@ all_reduce = _row(
     reduce="sum",
     samples=[{"reduce": reduce} for reduce in REDUCTIONS],
     error_samples=lambda: (
-        fails(ArgumentError, "all_reduce: op is one of sum", (2,), _START, group=ALONE, reduce="median"),
-        fails(DTypeError, "booleans have no sum", np.zeros(2, bool), _START, group=ALONE),
+        fails(ArgumentError, "all_reduce: op is one of sum", (2,), START, group=ALONE, reduce="median"),
+        fails(DTypeError, "booleans have no sum", np.zeros(2, bool), START, group=ALONE),
     ),
 )
 broadcast_from = _row("broadcast_from", "x of the process `root`, in each process.", _same, root=0)
@@ -181,8 +161,8 @@ reduce_scatter = _row(
     **_PARTS,
     reduce="sum",
     error_samples=lambda: (
-        fails(ShapeError, "must divide into 3 parts", (2,), _START, group=ALONE, size=3),
-        fails(ShapeError, "x needs an axis", (), _START, group=ALONE),
+        fails(ShapeError, "must divide into 3 parts", (2,), START, group=ALONE, size=3),
+        fails(ShapeError, "x needs an axis", (), START, group=ALONE),
     ),
 )
 all_to_all = _row(
@@ -195,7 +175,7 @@ send_to = _row(
     "send_to",
     "Gives x to the process `peer`, which receives it.",
     _token,
-    lambda x, token, **_: _next(token),
+    lambda x, token, **_: after(token),
     results=(),
     asynchronous="send",
     peer=0,
@@ -218,7 +198,7 @@ barrier = _row(
     "barrier",
     "A token once all processes of the group have come here.",
     _token,
-    lambda token, **_: _next(token),
+    lambda token, **_: after(token),
     inputs=("token",),
     results=(),
 )
@@ -226,7 +206,7 @@ placed = _row(
     "placed",
     "A token once all processes of the group have begun a program that they compute together, each its part of a plan.",
     _token,
-    lambda token, **_: _next(token),
+    lambda token, **_: after(token),
     inputs=("token",),
     results=(),
     asynchronous="plan",
@@ -236,7 +216,7 @@ all_reduce_start = _row(
     "all_reduce_start",
     "Begins to add up x over the processes, while the program goes on; `all_reduce_wait` has the sum for the token.",
     _token,
-    lambda x, token, **_: _next(token),
+    lambda x, token, **_: after(token),
     results=(),
     asynchronous="start",
     label="",
@@ -256,9 +236,13 @@ ROWS = (
 )
 
 
+def is_collective(node: Any) -> bool:
+    """Whether a node of a graph is a row that processes compute together."""
+    return node.op is not None and node.op.kind == "effect" and "group" in node.params
+
+
 def is_token(node: Any) -> bool:
     """Whether a node of a graph is the token that a collective has made."""
-    op = node.op
-    if op is None or op.kind != "collective" or op.asynchronous == "wait":
+    if not is_collective(node) or node.op.asynchronous == "wait":
         return False
-    return not op.results or bool(op.results[node.params["result"]] == "token")
+    return not node.op.results or bool(node.op.results[node.params["result"]] == "token")

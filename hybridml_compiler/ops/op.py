@@ -54,7 +54,7 @@ Names a vjp rule may ask for: `g`, `out`, an input by name (keeps the tensor), `
   control    no expression: it runs graphs that its parameters hold, see control.py
   opaque     none: NumPy (or code over NumPy) computes it in a compiled program too, called back by the step, unless the
              target has its `routine`
-  collective none: the group of this process computes it (collectives.py), called back by the step as NumPy is
+  effect     none: the front end computes it (effects.py), called back by the step as NumPy is
 
 A row with several `results` (names, for people) has an `infer` and an `eager` that give tuples. In its rule `g` and
 `out` are tuples, an entry of `g` None where nothing used that result. A graph has one node per result; they differ in
@@ -89,7 +89,7 @@ Kind = Literal[
     "control",
     "opaque",
     "transfer",
-    "collective",
+    "effect",
 ]
 # What an op takes, promotion.py has the kinds. "any", "number" and "inexact" take complex numbers, "ordered", "numeric"
 # and "float" are the same without. Integers become the default float in "float" and "inexact" rows.

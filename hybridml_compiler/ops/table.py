@@ -15,6 +15,7 @@ from . import (
     cumulative,
     devices,
     diagonal,
+    effects,
     elementwise,
     exact,
     factorizations,
@@ -28,6 +29,7 @@ from . import (
     movement,
     numpy_functions,
     pooling,
+    queues,
     random,
     reduction,
     scatter,
@@ -41,7 +43,21 @@ from .op import Op
 
 _ROOMS = (
     *(elementwise, analytic, comparison, movement, diagonal, windows, pooling, reduction, cumulative, contraction),
-    *(complex, floats, fourier, convolution, gather, scatter, sorting, creation, random, devices, collectives),
+    *(
+        complex,
+        floats,
+        fourier,
+        convolution,
+        gather,
+        scatter,
+        sorting,
+        creation,
+        random,
+        devices,
+        effects,
+        collectives,
+        queues,
+    ),
     *(systems, factorizations, ldl, linalg),
     *(special, zeta, incomplete_gamma, incomplete_beta, exact, numpy_functions),
 )

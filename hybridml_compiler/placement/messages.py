@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterator, Sequence
 from ..graph.body import family
 from ..graph.ir import Graph, Node, apply, with_inputs
 from ..once import lazy
-from ..ops.collectives import is_token
+from ..ops.collectives import is_collective, is_token
 from ..ops.table import OPS
 from ..record import record
 from ..walk import postorder
@@ -169,7 +169,7 @@ class _Part:
 
 def _meets(node: Node) -> bool:
     """Whether all ranks come to a node; what only waits for one of them is behind it."""
-    return node.op is not None and node.op.kind == "collective" and node.op.asynchronous != "wait"
+    return node.op is not None and is_collective(node) and node.op.asynchronous != "wait"
 
 
 def is_plan(node: Node) -> bool:

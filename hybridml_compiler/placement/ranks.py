@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
 from ..graph.ir import Graph, Node
+from ..ops.collectives import is_collective
 
 Where = Mapping[Node, int | None]  # None: every process has it, or may compute it
 _FREE = ("movement", "creation")  # kinds that cost no more where they are read
@@ -27,7 +28,7 @@ def where_of(graph: Graph, marks: Mapping[Node, int], homes: Mapping[Node, int])
     for node in graph.nodes():
         if node.op is None:
             where[node] = homes.get(node)
-        elif _is_collective(node):
+        elif is_collective(node):
             where[node] = None
         else:
             where[node] = _rank_of(node, where, marks)
@@ -71,7 +72,7 @@ def needs_of(
         needs[node].update(computing(node, where, everyone))
     for node in reversed(graph.nodes()):
         if needs[node]:
-            ranks = everyone if _is_collective(node) else computing(node, where, needs[node])
+            ranks = everyone if is_collective(node) else computing(node, where, needs[node])
             for operand in node.inputs:
                 needs[operand].update(ranks)
     return needs
@@ -81,7 +82,3 @@ def computing(node: Node, where: Where, needs: Collection[int]) -> Collection[in
     """The ranks that compute a node which some ranks need."""
     rank = where[node]
     return needs if rank is None else (rank,)
-
-
-def _is_collective(node: Node) -> bool:
-    return node.op is not None and node.op.kind == "collective"

@@ -44,6 +44,7 @@ def reraise() -> None:
     error: BaseException | None = getattr(_kept, "error", None)
     _kept.error = None
     if error is not None and not isinstance(error, HybridmlError):
+        hooks.forget_effects()  # nobody runs it again
         raise error
 
 

@@ -189,6 +189,14 @@ def asks_before(x: Any) -> Any:
     return x
 
 
+QUEUE = hm.data.Queue(1, (), hm.float32)
+
+
+def dequeues(x: Any) -> Any:
+    with dist.device_of(1):
+        return x * QUEUE.dequeue()
+
+
 def in_a_body(x: Any) -> Any:
     def body(y: Any) -> Any:
         with dist.device_of(1):
@@ -201,6 +209,7 @@ def in_a_body(x: Any) -> Any:
     ("fn", "error", "text"),
     [
         (asks, hm.CompileError, "device_of: asks asks for a value"),
+        (dequeues, hm.CompileError, "device_of: dequeues calls a queue"),
         (asks_before, hm.CompileError, "device_of: asks_before asks for a value"),
         (in_a_body, hm.TraceError, "device_of: one process computes all of a loop or branch"),
     ],

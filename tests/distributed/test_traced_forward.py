@@ -75,6 +75,22 @@ def test_a_gradient_that_was_sent_has_none(traced: bool) -> None:
         gradients(exchanged, traced, 2)
 
 
+@pytest.mark.parametrize("traced", [False, True], ids=["eager", "traced"])
+def test_a_gradient_takes_no_second_element_of_a_queue(traced: bool) -> None:
+    queue = hm.data.Queue(8, (2,), hm.float32)
+    queue.enqueue_many(np.arange(8, dtype=np.float32).reshape(4, 2))
+    w = hm.tensor([1.0, 1.0], requires_grad=True)
+
+    def forward() -> hm.Tensor:
+        return (w * w * queue.dequeue()).sum()
+
+    call = hm.trace(forward) if traced else forward
+    for k in range(4):
+        w.grad = None
+        call().backward()
+        assert (w.grad.tolist(), queue.size()) == ([4.0 * k, 4.0 * k + 2], 3 - k)
+
+
 def parallel(kind: str) -> Callable[[hm.nn.Module], hm.nn.Module]:
     def made(model: hm.nn.Module) -> hm.nn.Module:
         if kind == "data":

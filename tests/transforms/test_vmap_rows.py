@@ -16,9 +16,7 @@ from hybridml_compiler.ops.table import OPS
 
 B = 3
 _SAMPLES = 6  # of a row
-ROWS = [
-    op for op in OPS.values() if op.inputs and op.kind not in ("control", "collective")
-]  # tests/distributed has those
+ROWS = [op for op in OPS.values() if op.inputs and op.kind not in ("control", "effect")]  # tests/distributed has those
 
 
 def variants(array: Any) -> list[np.ndarray]:

@@ -11,7 +11,6 @@ import io
 import mmap
 import os
 import pickle
-import tempfile
 from collections import deque
 from contextlib import suppress
 from functools import partial
@@ -23,10 +22,10 @@ import numpy as np
 
 from hybridml_compiler.errors import ArgumentError
 
+from ...core.shared.memory import ALIGNED, unnamed_file
 from ...core.tensor import Tensor
 
 SMALL = 1 << 15  # bytes; what is smaller is copied
-ALIGNED = 64  # bytes, a cache line and the widest vector
 KEPT = 4  # blocks of a worker that the program may keep; further batches are copied out of theirs
 
 
@@ -43,7 +42,7 @@ class SharedFile:
     """A file in memory without a name, which a worker inherits or is sent."""
 
     def __init__(self, handle: int | None = None) -> None:
-        self.handle = _unnamed() if handle is None else handle
+        self.handle = unnamed_file("batches") if handle is None else handle
 
     def __reduce__(self) -> Any:  # while a process is started by `spawn` or `forkserver`
         return _sent, (reduction.DupFd(self.handle),)
@@ -60,13 +59,6 @@ class SharedFile:
         handle, self.handle = self.handle, -1
         if handle >= 0:
             os.close(handle)
-
-
-def _unnamed() -> int:
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("hybridml-batches", os.MFD_CLOEXEC)
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
 
 
 def _sent(duplicate: Any) -> SharedFile:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from hybridml_compiler.aval import CPU
 from hybridml_compiler.errors import CompileError
 from hybridml_compiler.graph.ir import Graph, Node
+from hybridml_compiler.ops.collectives import is_collective
 from hybridml_compiler.placement.messages import Plan, is_plan, part_of
 from hybridml_compiler.placement.ranks import settled
 from hybridml_compiler.placement.ranks_by_cost import cheapest_ranks
@@ -107,6 +108,8 @@ def _check(program: Program) -> None:
         why = "is differentiated outside of its trace: call backward() in the traced function"
     elif program.given or not any(map(is_plan, nodes)):
         why = "asks for a value of a tensor, and is one program for all processes: use hm.where in the place of `if`"
+    elif any(n.op is not None and n.op.kind == "effect" and n.op.fails and not is_collective(n) for n in nodes):
+        why = "calls a queue, and each process has one of its own: give the function what comes out of it"
     elif devices := sorted({node.aval.device for node in nodes} - {CPU}):
         why = f"has values on {devices[0]!r}, and processes send each other those of the CPU: use .to('cpu')"
     else:

@@ -5,54 +5,42 @@ Source: Niu et al., "Hogwild!: a lock-free approach to parallelizing stochastic 
 
 from __future__ import annotations
 
-import mmap
 import time
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
-import numpy as np
-
 from hybridml_compiler.errors import ArgumentError
 
 from ...core.aliasing import stamp
 from ...core.context import no_grad
+from ...core.shared.memory import share
 from ...core.tensor import Tensor
 from ...data.workers.pool import chosen_context, undisturbed
 from ...data.workers.process import can_be_sent, use_one_thread
-from ...data.workers.shared_memory import ALIGNED, SharedFile
 from ...nn.module import Module
 from .engines import has_died, is_late
 from .server import TIMEOUT
 from .shards import OptimizerFactory
-from .values import array_of, write
+from .values import write
 from .workers import WorkerFunction
 
 
-def views(tensors: Sequence[Tensor], memory: Any) -> list[np.ndarray]:
-    """An array in the memory for each tensor, one behind the other."""
-    found, place = [], 0
-    for t in tensors:
-        found.append(np.frombuffer(memory, t.dtype, t.numel(), place).reshape(t.shape))
-        place += -(-t.nbytes // ALIGNED) * ALIGNED
-    return found
-
-
-def move_to(tensors: Sequence[Tensor], memory: Any) -> None:
-    """Gives tensors the values that the memory has, and has them there from now on."""
-    for t, array in zip(tensors, views(tensors, memory), strict=True):
-        t._array = array
+def move_to(tensors: Sequence[Tensor], shared: Sequence[Tensor]) -> None:
+    """Gives tensors the values of others, and has them in the memory of these from now on."""
+    for t, other in zip(tensors, shared, strict=True):
+        t._array = other._array
         stamp(t)
 
 
 def _run(
-    rank: int, model: Module, fn: WorkerFunction, optimizer: OptimizerFactory, steps: int, file: SharedFile, size: int,
+    rank: int, model: Module, fn: WorkerFunction, optimizer: OptimizerFactory, steps: int, shared: Sequence[Tensor],
     way: Connection,
 ) -> None:  # fmt: skip
     """All that a process does: it sends its losses, or its error."""
     use_one_thread()
     try:
-        move_to(_trained(model), file.map(0, size))
+        move_to(_trained(model), shared)
         updates, losses = optimizer(_trained(model)), []
         for step in range(steps):
             updates.zero_grad()
@@ -107,17 +95,14 @@ def hogwild(
         raise ArgumentError(
             f"hogwild: parameters must be on the CPU, got one on {elsewhere[0]}; call model.cpu() before"
         )
-    size = max(mmap.PAGESIZE, sum(-(-t.nbytes // ALIGNED) * ALIGNED for t in tensors))
-    file, context, end = SharedFile(), chosen_context(None), time.monotonic() + timeout
+    shared = [t.detach().clone() for t in tensors]
+    share("hogwild", shared)
+    context, end = chosen_context(None), time.monotonic() + timeout
     workers: list[tuple[Any, Connection]] = []
     try:
-        file.resize(size)
-        shared = views(tensors, file.map(0, size))
-        for array, t in zip(shared, tensors, strict=True):
-            array[...] = array_of(t)
         for rank in range(processes):
             here, there = context.Pipe(duplex=False)
-            given = (rank, model, worker_fn, optimizer, steps, file, size, there)
+            given = (rank, model, worker_fn, optimizer, steps, shared, there)
             process = context.Process(target=_run, args=given, name=f"worker {rank}", daemon=True)
             with undisturbed():
                 process.start()
@@ -131,7 +116,6 @@ def hogwild(
             process.terminate()
             process.join()
             way.close()
-        file.close()
     return losses
 
 

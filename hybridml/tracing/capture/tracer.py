@@ -21,7 +21,7 @@ from hybridml_compiler import dtypes, time_limit
 from hybridml_compiler.aval import CPU, Aval
 from hybridml_compiler.errors import TraceError, user_location
 from hybridml_compiler.graph import ir
-from hybridml_compiler.graph.checks import fails
+from hybridml_compiler.graph.checks import behind, fails
 from hybridml_compiler.graph.facts import may_fail
 from hybridml_compiler.hooks import hooks
 from hybridml_compiler.locks import rlock
@@ -236,10 +236,14 @@ class Tracer:
             tensors = where_taken(self, op, tensors, params)
         known = check_alike(self, op, tensors) if self.perhaps_numbers and self.loops and not self.is_alike else None
         self.begun = True
-        node = ir.apply(op, [t._array for t in tensors], params, user_location(), place_var.get() or CPU)
+        inputs = [t._array for t in tensors]
+        checks = (self.frames[-1] if self.frames else self).checks
+        if op.kind == "effect" and not op.asynchronous and self.regions is None:
+            inputs[-1] = behind(inputs[-1], checks)
+        node = ir.apply(op, inputs, params, user_location(), place_var.get() or CPU)
         self.may_fail = self.may_fail or may_fail(node)
         if fails(node):
-            (self.frames[-1] if self.frames else self).checks[node] = None
+            checks[node] = None
         if self.regions is not None:
             self.regions.mark(node)
         if self.frames:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
+from ...core.shared.calls import calls_of_thread, is_of_a_thread
 from .classes import class_of, registered
 from .reads import (
     ABSENT,
@@ -26,6 +27,7 @@ from .reads import (
     entries_of,
     environment,
     form,
+    given_by,
     keys_of,
     level,
     put_bytes,
@@ -363,6 +365,15 @@ class ContextGuard(Guard):
     read = staticmethod(variable)
 
 
+class ThreadGuard(Guard):
+    """The object of a kind that belongs to this thread, which a function gives."""
+
+    read = staticmethod(given_by)
+
+    def _difference(self, name_of: NameOf, was: Any, now: Any) -> str:
+        return "it is called in another thread, and calls queues"
+
+
 class EnvironmentGuard(Guard):
     """All environment variables."""
 
@@ -403,6 +414,11 @@ class TupleItemGuard(TupleRestGuard):
 def elements_guard(buffer: Any) -> ElementsGuard:
     """The guard of what an array or buffer holds: a large one is compared by its checksum."""
     return (ElementsGuard if size_of(buffer) <= MOST_COMPARED else ChecksumGuard)(buffer)
+
+
+def thread_guards(captured: Iterable[Any]) -> list[ThreadGuard]:
+    """The guard that calls are in the same thread, where the token of one is captured."""
+    return [ThreadGuard(calls_of_thread)] if any(map(is_of_a_thread, captured)) else []
 
 
 def hold(guards: Iterable[Guard]) -> bool:

@@ -8,7 +8,7 @@ import warnings
 import zlib
 from array import array
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -90,6 +90,11 @@ def variable(context: ContextVar[Any]) -> Any:
         return context.get()
     except LookupError:
         return ABSENT
+
+
+def given_by(function: Callable[[], Any]) -> Any:
+    """The object that a function gives."""
+    return function()
 
 
 def keys_of(mapping: dict[Any, Any]) -> tuple[Any, ...]:

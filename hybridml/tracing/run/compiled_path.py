@@ -283,7 +283,7 @@ class CompiledPath(PathEnd):
             ours = isinstance(error, CompileError) or is_late(error)  # eager would hide it
             if isinstance(error, HybridmlError) and not ours:
                 raise CheckFailed from error
-            hooks.collectives_failed()
+            hooks.forget_effects()
             raise
         for clock in self.late:
             clock.take()

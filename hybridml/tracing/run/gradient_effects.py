@@ -23,7 +23,7 @@ Update = tuple[Input, ir.Node]  # the state before the gradient runs, and after 
 
 def is_called_once(node: ir.Node) -> bool:
     """Whether a node's result depends on what other processes do, so that it is not computed again."""
-    return node.op is not None and node.op.kind == "collective"
+    return node.op is not None and node.op.kind == "effect"
 
 
 def with_updates(tracer: Tracer, derive: Callable[[], T], forward: set[ir.Node], name: str) -> tuple[T, list[Update]]:

@@ -387,7 +387,7 @@ class Program:
         try:
             arrays = self.call(arrays, arrays)
         except BaseException:
-            hooks.collectives_failed()
+            hooks.forget_effects()
             raise
         results = [wrapped(as_seen(a, order)) for a, order in zip(arrays, self.output_orders, strict=False)]
         self.record(tensors[: len(self.nodes)], dict(enumerate(results)), arrays[len(results) :])

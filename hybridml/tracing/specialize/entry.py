@@ -33,7 +33,7 @@ from ..capture.texts import has_text
 from ..capture.tracer import Input, Tracer
 from ..python_state.builtin_patches import patches, variables_read
 from ..python_state.captured_scalars import lift, over, scalar_sources, seen_in, settle
-from ..python_state.guard_types import LevelGuard
+from ..python_state.guard_types import LevelGuard, thread_guards
 from ..python_state.guards import Watch
 from ..python_state.mutations import Mutation, find, is_plain, of_recorder, only_kept
 from ..python_state.names import Names, arguments, changed
@@ -362,7 +362,7 @@ class Entry:
         self._guard(compiled)
         loggers = (hidden.levels | output.loggers).values()
         self.watch.free += [LevelGuard(logger, f"the level of {logger.name}") for logger in loggers]
-        self.watch.free += variables_read(tracer)
+        self.watch.free += [*variables_read(tracer), *thread_guards(i.real for i in tracer.inputs)]
         self.draws |= bool(compiled.draws)
         self.drawn += [state for state in compiled.drawn if all(state is not known for known in self.drawn)]
         if self.step_by_step or tracer.may_be_slower or len(path.asked) >= MANY_SEGMENTS:

@@ -15,7 +15,7 @@ from typing import Any
 from hybridml_compiler.locks import rlock
 from hybridml_compiler.weak import WeakValues
 
-from .tensor import Tensor
+from ..tensor import Tensor
 
 accumulating = rlock()  # held from reading `.grad` of leaves to storing their sums
 drawing = rlock()  # held from reading the state of a generator to storing the next one
