@@ -14,6 +14,7 @@ from hybridml_compiler.errors import ArgumentError, DeviceError, DTypeError, Hyb
 
 from ..arrays.creation import asarray
 from ..arrays.data_types import get_default_dtype
+from ..core.autodiff.replay import runs_again
 from ..core.batching.interpreter import Batching
 from ..core.interpreter import interpreter_stack
 from ..core.nested import top_nesting
@@ -86,7 +87,7 @@ class Queue:
 
         element: a tensor, array or number, or a sequence of them where elements have several parts. timeout: the most
         seconds to wait. Raises ShapeError or DTypeError for an element of another type, CancelledError for a closed
-        queue, TimeoutError, and ArgumentError inside of vmap.
+        queue, TimeoutError, and ArgumentError inside of vmap and checkpoint.
 
         >>> queue = Queue(1, (2,))
         >>> queue.enqueue([1.0, 2.0])
@@ -128,7 +129,7 @@ class Queue:
         """The first element, which it takes out, once there is one.
 
         timeout: the most seconds to wait. Raises OutOfRangeError where the queue is closed and empty, TimeoutError, and
-        ArgumentError inside of vmap.
+        ArgumentError inside of vmap and checkpoint.
 
         >>> queue = Queue(4, [(2,), ()])
         >>> queue.enqueue(([1.0, 2.0], 3.0))
@@ -213,6 +214,8 @@ class Queue:
     def _call(self, name: str, row: str, *operands: Tensor, **params: Any) -> Any:
         if type(top_nesting()) is Batching:
             raise ArgumentError(f"{name}: not inside of vmap; call the queue outside")
+        if runs_again.get():
+            raise ArgumentError(f"{name}: not inside of hm.checkpoint, which runs twice; call the queue outside")
         return calls_of_thread().call(row, *operands, queue=self.name, **params)
 
 

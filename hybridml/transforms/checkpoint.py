@@ -18,7 +18,7 @@ from typing import Any
 from hybridml_compiler.errors import DTypeError
 from hybridml_compiler.ops.table import OPS
 
-from ..core.autodiff.replay import Recording, Replay, drawing_from
+from ..core.autodiff.replay import Recording, Replay, drawing_from, runs_again
 from ..core.autodiff.tape import Node, boundary, kept_by, make_node, part, stale
 from ..core.context import clock, current_interpreter, enable_grad, grad_is_off, no_grad
 from ..core.device_tensor import transfer
@@ -56,8 +56,12 @@ def checkpoint(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> An
     interpreter, start = current_interpreter(), clock()
     recording = Recording() if is_eager() else None
     changed = list if interpreter is None else interpreter.watch(list(generator_states.values()))
-    with nullcontext() if recording is None else drawing_from(recording):
-        result = function(*args, **kwargs)
+    outer = runs_again.set(True)
+    try:
+        with nullcontext() if recording is None else drawing_from(recording):
+            result = function(*args, **kwargs)
+    finally:
+        runs_again.reset(outer)
     if type(interpreter) is Autocast:  # in force when it is computed again as well
         function = under_autocast(function, interpreter.dtype)
     draws = recording, changed()

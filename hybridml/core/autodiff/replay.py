@@ -23,6 +23,8 @@ from ..shared import drawing
 from ..tensor import Tensor
 
 _LAST = 2**64 - 1  # counter; the first one comes after it
+# Whether the code that runs now will run again, for its gradient.
+runs_again: ContextVar[bool] = ContextVar("hybridml_runs_again", default=False)
 
 
 @record(frozen=False)
