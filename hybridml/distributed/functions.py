@@ -6,21 +6,15 @@ of all, so that the gradient of `all_reduce` is `all_reduce` of the gradients, a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from hybridml_compiler.aval import Aval
 from hybridml_compiler.errors import ArgumentError, DeviceError, GradientError
-from hybridml_compiler.ops.effects import TOKEN
-from hybridml_compiler.ops.table import OPS
 
 from ..arrays.creation import asarray, zeros, zeros_like
 from ..arrays.shaping.manipulation import concat
 from ..core.autodiff.function import Function
 from ..core.batching.interpreter import Batching
-from ..core.batching.rules import moved
 from ..core.context import grad_is_off
-from ..core.interpreter import below
 from ..core.nested import top_nesting
 from ..core.tensor import Tensor
 from .groups import Group, default
@@ -33,29 +27,7 @@ __all__ = [
 
 def call(group: Group, name: str, *operands: Tensor, **params: Any) -> Any:
     """Runs a row of ops/collectives.py behind the group's last collective; its result, or the token of one without."""
-    around = top_nesting()
-    if type(around) is Batching:
-        return _call_of_batch(around, group, name, operands, params)
     return group.calls.call(name, *operands, group=group.name, **params)
-
-
-def _call_of_batch(
-    batching: Batching, group: Group, name: str, operands: Sequence[Tensor], params: dict[str, Any]
-) -> Tensor:
-    """One call for all elements of a batch, whose axis is the last one: the rows are about the first."""
-    elements = [batching.lift(x)._array for x in operands]
-    avals = [Aval(element.shape, element.tensor.dtype) for element in elements]
-    row = OPS[name]
-    row.infer(*avals, TOKEN, **row.with_defaults({**params, "group": group.name}))  # refuses what it does of an element
-    is_batch = any(element.is_batch for element in elements)
-
-    def of_all() -> Tensor:
-        given = [moved(e.tensor, 0, e.tensor.ndim - 1) if e.is_batch else e.tensor for e in elements]
-        found: Tensor = call(group, name, *given, **params)
-        return moved(found, found.ndim - 1, 0) if is_batch and found.ndim else found
-
-    found = below(batching, of_all)
-    return batching.wrap(found, is_batch and bool(found.ndim))
 
 
 def _given(name: str, x: Any) -> Tensor:

@@ -64,6 +64,22 @@ def test_gradients_are_those_of_the_eager_forward(name: str, order: int) -> None
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("name", EXCHANGES)
+def test_jacobians_of_traced_functions_are_those_of_eager_ones(name: str) -> None:
+    def rank() -> list[Any]:
+        def fn(x: hm.Tensor) -> hm.Tensor:
+            return EXCHANGES[name](x * x)
+
+        x = hm.tensor(X[dist.get_rank()], dtype=hm.float64)
+        ways = (fn, hm.trace(fn), hm.trace(lambda x: hm.trace(fn)(x)))
+        return [(hm.jacrev(way)(x).numpy(), hm.hessian(lambda x, way=way: way(x).sum())(x).numpy()) for way in ways]
+
+    for expected, *found in dist.run_threads(2, rank):
+        for way in found:
+            for a, b in zip(way, expected, strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
+
+
 def test_what_was_received_is_not_received_again() -> None:
     found, expected = (np.array(gradients(exchanged, traced, 1)) for traced in (True, False))
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)

@@ -152,7 +152,8 @@ class Batching(Nesting):
         if op.results:
             params = {p: value for p, value in params.items() if p != "result"}
         found = below(self, run)
-        return tuple([self.wrap(t, is_batch) for t in (found if op.results else (found,))])
+        results = found if op.results else (found,)
+        return tuple([self.wrap(*t) if type(t) is Operand else self.wrap(t, is_batch) for t in results])
 
     def read(self, t: Tensor, how: Reading, what: str) -> Any:
         element = t._array

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
+from hybridml_compiler.aval import Aval
 from hybridml_compiler.dtypes import int64
 from hybridml_compiler.ops.op import Op
 from hybridml_compiler.ops.table import OPS
@@ -34,7 +35,7 @@ class Operand(NamedTuple):
         return self.tensor.shape[1:] if self.is_batch else self.tensor.shape
 
 
-Rule = Callable[[Op, int, Sequence[Operand], Params], Any]
+Rule = Callable[[Op, int, Sequence[Operand], Params], Any]  # an Operand among results says whether it is a batch
 
 
 def batched(op: Op, size: int, operands: Sequence[Operand], params: Params) -> Any:
@@ -307,10 +308,24 @@ def _pinv(op: Op, size: int, xs: Sequence[Operand], params: Params) -> Any:
     return op.fn(_full(x, size), _aligned(rtol, len(x.shape) - 2))
 
 
+def _together(op: Op, size: int, xs: Sequence[Operand], params: Params) -> Any:
+    """One call of processes for all elements, whose axis is the last one (rows are about the first), and one token."""
+    *given, token = xs
+    avals = [Aval(x.shape, x.tensor.dtype) for x in xs]
+    op.infer_from(avals, op.with_defaults(params))  # refuses what it does of an element
+    ends = [moved(x.tensor, 0, x.tensor.ndim - 1) if x.is_batch else x.tensor for x in given]
+    found = called(op, [*ends, token.tensor], params)
+    if not op.results:
+        return Operand(found, False)
+    result, after = found
+    return Operand(moved(result, result.ndim - 1, 0), True), Operand(after, False)
+
+
 _BY_METHOD: dict[str, Rule] = {"sequential": _one_by_one, "expand_dims": _expanded, "broadcast_all": _same}
 
 _BY_KIND: dict[str, Rule] = {
     "movement": _shifted, "reduction": _shifted, "scan": _shifted, "scatter": _scatter, "transfer": _same,
+    "effect": _together,
 }  # fmt: skip
 
 _RULES: dict[Op, Rule] = {OPS[name]: rule for name, rule in {

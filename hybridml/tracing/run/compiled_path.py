@@ -328,13 +328,13 @@ class CompiledPath(PathEnd):
     def _makes_leaves(self) -> bool:
         return any(o._node is not None for o in self.program.outputs)
 
-    def _record(self, kept: list[Any], fresh: dict[int, Tensor], reals: list[Any], more: list[np.ndarray]) -> None:
+    def _record(self, kept: list[Any], fresh: dict[int, Tensor], reals: list[Any], saved: list[np.ndarray]) -> None:
         results = dict(fresh)
         for k, _ in self.writes:
             real = reals[self.program.donate[k]]
             if isinstance(real, Tensor) and is_node(self.program.outputs[k]._node):
                 results[k] = real  # an update in place that is part of the history
-        self.program.record(kept, results, more)
+        self.program.record(kept, results, saved)
         for k in self.cut:
             reals[self.program.donate[k]]._node = None
 

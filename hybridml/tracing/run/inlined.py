@@ -29,7 +29,7 @@ from ..capture.memory_order import inverse
 def inlined(program: Any, around: Any, tensors: Sequence[Any]) -> list[Tensor]:
     """The outputs of a program for an element of a batch or for dual numbers, those of `around`, from its inputs."""
     given = [t if isinstance(t, Tensor) else wrap(np.asarray(t, np.float64)) for t in tensors]
-    stored = [_permuted(t, order) for t, order in zip(given, program.orders, strict=True)]
+    stored = [_permuted(t, order) for t, order in zip(given, program.orders_of_call, strict=True)]
     graph = program.graph
     sizes = bindings([node.shape for node in graph.inputs], [t.shape for t in stored])
     if sizes:
@@ -38,7 +38,7 @@ def inlined(program: Any, around: Any, tensors: Sequence[Any]) -> list[Tensor]:
         return _by_element(program, around, given) if type(around) is Batching else _by_pullback(program, around, given)
     found = _by_operation(graph, stored)
     orders = [None if order is None else inverse(order) for order in program.output_orders]
-    return [_permuted(t, order) for t, order in zip(found, orders, strict=True)]
+    return [_permuted(t, order) for t, order in zip(program.without_saved(found), orders, strict=True)]
 
 
 def _permuted(t: Tensor, order: Sequence[int] | None) -> Tensor:

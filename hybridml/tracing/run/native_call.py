@@ -511,7 +511,7 @@ def _is_plain(path: CompiledPath) -> bool:
     """Whether a path needs no more than native code and its epilogue do."""
     if (
         path.copies
-        or path.program.kept
+        or path.program.saved
         or path.own
         or path.cut
         or any(path.n_results <= k < path.n_own for k in path.program.differentiable())

@@ -13,8 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from functools import partial
-from itertools import zip_longest
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -51,6 +50,7 @@ from .inlined import inlined
 from .placed import PlacedExecutable
 
 _ndarray = np.ndarray
+T = TypeVar("T")
 
 
 class Interpreted:
@@ -181,11 +181,11 @@ class Program:
             o._array if order is None else ir.apply(OPS["permute_dims"], [o._array], {"axes": order})
             for o, order in zip(self.outputs, self.output_orders, strict=True)
         )
-        return ir.Graph(tuple(self.nodes), (*stored, *self.kept), self.name, tuple(self.checks))
+        return ir.Graph(tuple(self.nodes), (*stored, *self.saved), self.name, tuple(self.checks))
 
     @lazy
-    def kept(self) -> list[ir.Node]:
-        """The values among `once` that a call gives after its outputs, for a gradient. A gradient gives all: its own is
+    def saved(self) -> list[ir.Node]:
+        """The values among `once` that a call gives after its outputs, and its history keeps. A gradient gives all: its own is
         derived when somebody asks for it.
         """
         if self.is_gradient or not self.once or not self.differentiable():
@@ -211,6 +211,20 @@ class Program:
     @property
     def reads(self) -> list[ir.Node]:
         return self._cut[1]
+
+    def places(self, saved: Sequence[ir.Node]) -> list[int]:
+        """The places of saved values in what a history keeps: behind the inputs."""
+        at = {node: k for k, node in enumerate(self.saved, len(self.nodes))} if saved else {}
+        return [at[node] for node in saved]
+
+    @property
+    def orders_of_call(self) -> list[Order | None]:
+        """The orders of what a gradient is called with: its inputs, and what the call that it is of has saved."""
+        return [*self.orders, *(None for _ in self.reads)]
+
+    def without_saved(self, results: list[T]) -> list[T]:
+        """The outputs among what the executable gives."""
+        return results[: len(self.outputs)]
 
     @property
     def executable(self) -> Any:
@@ -323,8 +337,8 @@ class Program:
                 "dynamic=False"
             )
 
-    def record(self, tensors: Sequence[Any], results: Mapping[int, Tensor], more: Sequence[np.ndarray] = ()) -> None:
-        """Gives the results of an eager call of this program their history. `more`: the values of `kept`."""
+    def record(self, tensors: Sequence[Any], results: Mapping[int, Tensor], saved: Sequence[np.ndarray] = ()) -> None:
+        """Gives the results of an eager call of this program their history. `saved`: the values that it has saved."""
         if grad_is_off():
             return
         positions = {id(leaf): k for k, leaf in enumerate(self.leaves) if leaf is not None}
@@ -346,12 +360,12 @@ class Program:
                 t._node = freed(t.shape)  # an inner backward has freed its history
             elif wanting:
                 if joint is None:
-                    joint = self._joint(tensors, wanting, more)
+                    joint = self._joint(tensors, wanting, saved)
                 t._node = part(joint, k, t.shape)
 
-    def _joint(self, tensors: Sequence[Any], wanting: list[int], more: Sequence[np.ndarray]) -> Node:
+    def _joint(self, tensors: Sequence[Any], wanting: list[int], saved: Sequence[np.ndarray]) -> Node:
         needed = set(self.needed())
-        kept = [*(t if k in needed else None for k, t in enumerate(tensors)), *more]
+        kept = [*(t if k in needed else None for k, t in enumerate(tensors)), *map(wrapped, saved)]
         return self.history([tensors[k] for k in wanting], wanting, kept)
 
     def history(self, parents: Sequence[Tensor], wanting: list[int], kept: list[Any]) -> Node:
@@ -381,7 +395,7 @@ class Program:
             return inlined(self, around, tensors)
         arrays = [
             dense(in_memory(t._array if isinstance(t, Tensor) else t, order))
-            for t, order in zip_longest(tensors, self.orders)  # what `given` is lies as it is
+            for t, order in zip(tensors, self.orders_of_call, strict=True)
         ]
         self._check(arrays)
         try:
@@ -389,7 +403,8 @@ class Program:
         except BaseException:
             hooks.forget_effects()
             raise
-        results = [wrapped(as_seen(a, order)) for a, order in zip(arrays, self.output_orders, strict=False)]
+        outputs = zip(self.without_saved(arrays), self.output_orders, strict=True)
+        results = [wrapped(as_seen(a, order)) for a, order in outputs]
         self.record(tensors[: len(self.nodes)], dict(enumerate(results)), arrays[len(results) :])
         return results
 
@@ -429,8 +444,7 @@ def _pull_program(bundle: dict[int, Tensor], node: Node) -> list[tuple[Any, Tens
         if isinstance(t, Tensor) and t._version:
             stale(program.name, f"input {program.nodes[k].name}", t._version, node, place)
     tensors = [*(kept[k] for k in backward.used), *(i.real for i in backward.held), *(bundle[k] for k in mask)]
-    at_end = {n: k for k, n in enumerate(program.kept, len(program.nodes))} if program.once else {}
-    found = backward.program.apply([*tensors, *(kept[at_end[n]] for n in backward.program.reads)])
+    found = backward.program.apply([*tensors, *(kept[k] for k in program.places(backward.program.reads))])
     gradients, states = found[: len(backward.wanted)], found[len(backward.wanted) :]
     with no_grad():
         for source, state in zip(backward.updated, states, strict=True):
