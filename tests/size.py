@@ -24,7 +24,8 @@ class Budget(NamedTuple):
 
 BUDGETS = {
     "hybridml": Budget(
-        101360,
+        101560,
+        "values of placed programs in checkpoints, their messages by calls (50), in place of vmap's own call of groups (20); "
         "parts of functions on processes: blocks, homes of tensors (300); "
         "streams in stages that know their place (770), of shards of four formats (510), their loader (90); "
         "queues of threads, tensors in memory of processes (350); "
@@ -273,7 +274,8 @@ BUDGETS = {
         "25 walks of graphs, name lists of operations, eleven ways to declare a function",
     ),
     "tests": Budget(
-        100120,
+        100420,
+        "values of placed programs that are saved, returned or compared, Jacobians behind collectives (170); "
         "parts of programs on ranks (680); "
         "gradients behind traced forward passes with collectives (190), labels of gathers (15); "
         "sums in memory that is given up, errors behind buckets (50); "

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shutil
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,14 @@ from typing import Any
 from hybridml_compiler.errors import ArgumentError
 
 from ..arrays.creation import asarray
+from ..core.pytree import tree_leaves
+from ..core.tensor import Tensor
 from ..io import CheckpointError, load, save
+from ..nn.module import Module
 from ..random import default_generator
 from .functions import barrier, broadcast
 from .groups import Group, default
+from .placing.homes import bring
 from .resharding import members, placed, with_parts, without_parts
 
 _STEP = re.compile(r"step-(\d+)")
@@ -82,6 +87,7 @@ class CheckpointManager:
         """
         if step % self.save_interval_steps:
             return False
+        bring(itertools.chain.from_iterable(map(_tensors, state.values())))
         saved = {name: _saved(name, value) for name, value in state.items()}
         places = placed(state)
         tree, parts = without_parts(saved, places, members(places, self.group))
@@ -140,6 +146,14 @@ def _saved(name: str, value: Any) -> Any:
         f"CheckpointManager.save: {name!r} must have state_dict() and load_state_dict(), or be a dict, got "
         f"{type(value).__name__}; put numbers and tensors into a dict"
     )
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    """The tensors of a module or an optimizer."""
+    if isinstance(value, Module):
+        yield from itertools.chain(value.parameters(), value.buffers())
+    elif hasattr(value, "param_groups"):
+        yield from (t for t in tree_leaves([*getattr(value, "state", {}).values()]) if isinstance(t, Tensor))
 
 
 def _restore(value: Any, state: Any) -> None:

@@ -21,9 +21,9 @@ from ..core.tensor import Tensor
 from ..nn.lazy.uninitialized import become
 from ..nn.module import IncompatibleKeys, Module
 from ..nn.utils.gradients import clip_grads_with_norm_, get_total_norm
-from .functions import all_gather, all_reduce, broadcast
+from .functions import all_gather, all_reduce
 from .groups import Group
-from .placing.homes import home_of
+from .placing.homes import bring
 
 
 class Layout(Protocol):
@@ -102,8 +102,8 @@ def placements(module: Module) -> dict[str, Placement]:
 def full_state_dict(module: Module) -> dict[str, Tensor]:
     """The state dict of the module with whole tensors, which a module that is not sharded can load.
 
-    Tensors that one process updates (see `device_of`) are those of that process. All processes must call it. Names are
-    those of `state_dict()`.
+    Tensors that one process updates (see `device_of`) have its values, from now on in all. All processes must call it.
+    Names are those of `state_dict()`.
 
     >>> import hybridml as hm
     >>> from hybridml import distributed as dist
@@ -113,14 +113,12 @@ def full_state_dict(module: Module) -> dict[str, Tensor]:
     >>> dist.run_threads(2, step)
     [((3,), (2, 3)), ((3,), (2, 3))]
     """
+    bring(itertools.chain(module.parameters(), module.buffers()))
     found: dict[str, Tensor] = dict(module.state_dict())
     with no_grad():
         for name, (layout, group) in _pairs(module):
             part = found[name]
             found[name] = layout.joined(all_gather(part.reshape((1, *part.shape)), group))
-        for name, t in itertools.chain(module.named_parameters(), module.named_buffers()):
-            if name in found and (home := home_of(t)) is not None:
-                found[name] = broadcast(found[name], home.rank, home.group)
     return found
 
 

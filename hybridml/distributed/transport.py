@@ -17,6 +17,9 @@ from hybridml_compiler.errors import CollectiveError
 TIMEOUT = 300.0  # seconds that a collective waits for the other processes
 MOST_TAG = 16_000  # the tags of `send` are below
 OWN_TAG = MOST_TAG  # of messages that are nobody's `send`
+# Of messages within programs that processes compute together: each call has the next of so many tags, so that what one
+# has sent that has failed is not taken for what the next one sends. MPI has 32,767, two for each.
+PROGRAM_TAG, TURNS = MOST_TAG + 10, 256
 REDUCTIONS: Mapping[str, Callable[..., Any]] = {
     "sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum,
 }  # fmt: skip

@@ -81,7 +81,7 @@ class Plan:
         return _meets(operand) or (source is not None and source != self.where[node])
 
     def __str__(self) -> str:
-        """The nodes that each rank computes and each message, as text that is equal exactly where plans are."""
+        """The nodes that each rank computes and each message: equal where plans for one graph are."""
         number = {node: k for k, node in enumerate(self.graph.nodes())}
         places = [f"%{k} {node.op.name} {node.aval}: {self.where[node]}" for node, k in number.items() if node.op]
         sent = [f"%{number[m.node]}: {m.source} -> {m.target}, level {m.level}" for m in self.messages]

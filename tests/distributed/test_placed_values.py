@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import hybridml as hm
 from hybridml import distributed as dist
 from hybridml.distributed.placing.homes import home_of
-from tests.support.placed import Block, batch, everywhere, mlp, trained
+from tests.support.placed import Block, batch, everywhere, forward_of_towers, mlp, towers, trained
 
 
 def test_a_tensor_has_its_value_where_it_is_updated() -> None:
@@ -59,7 +60,7 @@ def test_other_programs_find_what_one_has_updated(first: bool) -> None:
         evaluate = evaluation(model, [1, 0, 0])
         if first:
             evaluate(batch()[0])
-        trained("mlp", model, dist.device_of, 2, True)
+        trained("mlp", model, dist.device_of, 2, True, bring=False)
         assert evaluate(batch()[0]).item() == wanted
         wrong = {name[0] for name, t in model.state_dict().items() if (t != alone.state_dict()[name]).any()}
         # Layer 1 is trained on rank 1, the others on rank 0; programs that were there read layer 0 on rank 1, 1 on 0.
@@ -247,5 +248,130 @@ def test_blocks_of_two_groups_are_an_error() -> None:
 
         with pytest.raises(hm.TraceError, match="blocks of one function are of one group"):
             step(hm.ones((100,)))
+
+    dist.run_threads(2, rank)
+
+
+def test_a_checkpoint_has_the_values_of_all_processes(tmp_path: Path) -> None:
+    """Of parameters, buffers and the state of an optimizer, whichever process has updated them."""
+
+    def trainer(on: Block) -> tuple[Any, Any, Any]:
+        model = models.pop()
+        optimizer = hm.optim.Adam(model.parameters(), lr=0.01)
+
+        @hm.trace
+        def step(x: Any, y: Any) -> Any:
+            optimizer.zero_grad()
+            loss = hm.functional.cross_entropy(forward_of_towers(model, x, on, 2), y)
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        return model, optimizer, step
+
+    def rank(on: Block = dist.device_of) -> list[float]:
+        model, optimizer, step = trainer(on)
+        losses = [step(*batch()).item() for _ in range(3)]
+        dist.CheckpointManager(tmp_path / on.__name__).save(3, {"model": model, "optimizer": optimizer})
+        dist.barrier()
+        model, optimizer, step = trainer(everywhere)
+        dist.CheckpointManager(tmp_path / on.__name__).restore({"model": model, "optimizer": optimizer})
+        return losses + [step(*batch()).item() for _ in range(3)]
+
+    models = [towers() for _ in range(6)]
+    alone = rank(everywhere)
+    for losses in dist.run_threads(2, rank):
+        np.testing.assert_allclose(losses, alone, rtol=1e-6)
+
+
+def test_tensors_that_are_updated_and_returned_are_in_all_processes() -> None:
+    def rank() -> list[Any]:
+        total, table = hm.zeros((200,)), hm.zeros((2, 200))
+
+        @hm.trace
+        def step(x: Any) -> Any:
+            with dist.device_of(1):
+                total.add_(x)
+            with dist.device_of(0):
+                table.add_(x)
+            return total, table[1]
+
+        found = []
+        for _ in range(2):
+            returned, row = step(hm.ones((200,)))
+            assert returned is total
+            found += [total.sum().item(), row.sum().item()]
+        return found
+
+    assert dist.run_threads(2, rank) == [[200, 200, 400, 400]] * 2
+
+
+@pytest.mark.parametrize(
+    "differs",
+    [
+        lambda a, rank: a.sum(axis=rank),
+        lambda a, rank: (a - 1 if rank else 1 - a).sum(),
+        lambda a, rank: (a * hm.asarray(np.full(20, rank, np.float32))).sum(),
+    ],
+    ids=["parameters", "operands", "constants"],
+)
+def test_processes_whose_programs_differ_are_told(differs: Any) -> None:
+    def rank() -> None:
+        @hm.trace
+        def step(x: Any) -> Any:
+            with dist.device_of(0):
+                a = hm.sin(x)
+            with dist.device_of(1):
+                return differs(a, dist.get_rank()).sum()
+
+        step(hm.ones((20, 20)))
+
+    with pytest.raises(dist.CollectiveError, match=r"placed\(step "):
+        dist.run_threads(2, rank)
+
+
+def test_messages_are_those_of_one_call() -> None:
+    """Where one process fails before it has received, and the program catches that; and beside messages of users."""
+
+    def rank() -> list[Any]:
+        x = hm.asarray(np.repeat(np.arange(200, dtype=np.float32)[:, None], 100, 1))
+        if dist.get_rank() == 0:
+            dist.send(hm.zeros((100,)), 1, tag=8000)
+
+        @hm.trace
+        def step(x: Any, k: Any) -> Any:
+            with dist.device_of(0):
+                a = x[k] * hm.ones((100,))
+            with dist.device_of(1):
+                return (a * 2).sum()
+
+        found: list[Any] = []
+        for k in (3, 900, 5, 6):
+            try:
+                found.append(step(x, hm.tensor(k)).item())
+            except (hm.OutOfBoundsError, dist.CollectiveError) as error:
+                found.append(type(error).__name__)
+        return found
+
+    first, second = dist.run_threads(2, rank, timeout=1)
+    assert first == [600, "OutOfBoundsError", "CollectiveError", "CollectiveError"]
+    assert second == [600, "CollectiveError", "CollectiveError", "CollectiveError"]
+
+
+def test_values_on_ranks_of_another_group_are_refused() -> None:
+    def rank() -> None:
+        total, same = hm.zeros((100,)), dist.init().split(0)
+
+        def step(group: Any) -> Any:
+            @hm.trace
+            def add(x: Any) -> Any:
+                with dist.device_of(1, group):
+                    total.add_(x)
+
+            return add(hm.ones((100,)))
+
+        step(None)
+        with pytest.raises(hm.CompileError, match="total has its value on rank 1 of Group"):
+            step(same)
 
     dist.run_threads(2, rank)

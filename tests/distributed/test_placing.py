@@ -207,9 +207,9 @@ def test_text_of_the_programs() -> None:
 graph step(%0 "x": f32[10,20], %1 "captured1": i64[]) {
   %2 = exp(%0) : f32[10,20]
   %3 = placed(%1) {group="world", plan="step"} : i64[]
-  %4 = send_to(%2, %3) {group="world", peer=1, tag=8000} : i64[]
-  %5 = receive_from(%4) {dtype=f32, group="world", peer=1, result=0, shape=(), tag=8000} : f32[]
-  %6 = receive_from(%4) {dtype=f32, group="world", peer=1, result=1, shape=(), tag=8000} : i64[]
+  %4 = send_to(%2, %3) {group="world", peer=1, tag=16010} : i64[]
+  %5 = receive_from(%4) {dtype=f32, group="world", peer=1, result=0, shape=(), tag=16010} : f32[]
+  %6 = receive_from(%4) {dtype=f32, group="world", peer=1, result=1, shape=(), tag=16010} : i64[]
   return %5, %6
 }"""
     )
@@ -218,10 +218,10 @@ graph step(%0 "x": f32[10,20], %1 "captured1": i64[]) {
         == """\
 graph step(%0 "x": f32[10,20], %1 "captured1": i64[]) {
   %2 = placed(%1) {group="world", plan="step"} : i64[]
-  %3 = receive_from(%2) {dtype=f32, group="world", peer=0, result=0, shape=(10, 20), tag=8000} : f32[10,20]
+  %3 = receive_from(%2) {dtype=f32, group="world", peer=0, result=0, shape=(10, 20), tag=16010} : f32[10,20]
   %4 = sum(%3) {axis=(0, 1), dtype=f32, keepdims=False} : f32[]
-  %5 = receive_from(%2) {dtype=f32, group="world", peer=0, result=1, shape=(10, 20), tag=8000} : i64[]
-  %6 = send_to(%4, %5) {group="world", peer=0, tag=8000} : i64[]
+  %5 = receive_from(%2) {dtype=f32, group="world", peer=0, result=1, shape=(10, 20), tag=16010} : i64[]
+  %6 = send_to(%4, %5) {group="world", peer=0, tag=16010} : i64[]
   return %4, %6
 }"""
     )

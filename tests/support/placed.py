@@ -63,8 +63,10 @@ def values(module: Any) -> dict[str, np.ndarray]:
     return {name: t.detach().numpy().copy() for name, t in dist.full_state_dict(module).items()}
 
 
-def trained(kind: str, model: Any, on: Block, size: int, traced: bool, make: Any = None) -> tuple[Any, Any, str]:
-    """Losses and norms of gradients, the model in the end, and the program of this process."""
+def trained(
+    kind: str, model: Any, on: Block, size: int, traced: bool, make: Any = None, bring: bool = True
+) -> tuple[Any, Any, str]:
+    """Losses and norms of gradients, the model in the end (`bring`: which all get), and the program of this process."""
     optimizer = (make or (lambda parameters: hm.optim.SGD(parameters, **SGD)))(model.parameters())
 
     def step(x: Any, y: Any) -> Any:
@@ -77,7 +79,7 @@ def trained(kind: str, model: Any, on: Block, size: int, traced: bool, make: Any
 
     run: Any = hm.trace(step) if traced else step
     found = [[float(number) for number in run(*batch())] for _ in range(4)]
-    return found, values(model), run.ir if traced else ""
+    return found, values(model) if bring else None, run.ir if traced else ""
 
 
 def same(ours: dict[str, np.ndarray], theirs: dict[str, np.ndarray]) -> bool:

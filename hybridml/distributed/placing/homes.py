@@ -7,10 +7,13 @@ that rank is a holder: it gets each new value.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
+from ...core.context import no_grad
 from ...core.tensor import Tensor
+from ..functions import broadcast
 from ..groups import Group
 
 
@@ -72,3 +75,11 @@ def home_of(t: Tensor) -> Home | None:
         if rank is not None:
             return Home(group, rank)
     return None
+
+
+def bring(tensors: Iterable[Tensor]) -> None:
+    """Gives all processes the present values of tensors that one of them has. All must call it, with the same ones."""
+    for t in tensors:
+        if (home := home_of(t)) is not None:
+            with no_grad():
+                t.copy_(broadcast(t.detach(), home.rank, home.group))

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from hybridml_compiler.aval import CPU
 from hybridml_compiler.errors import CompileError
+from hybridml_compiler.graph.digest import digest
 from hybridml_compiler.graph.ir import Graph, Node
 from hybridml_compiler.ops.collectives import is_collective
 from hybridml_compiler.placement.messages import Plan, is_plan, part_of
@@ -25,10 +26,9 @@ from ...core.autodiff.tape import stamp_of
 from ...core.context import clock
 from ...tracing.run.program import Program
 from ..groups import Group
-from ..transport import MOST_TAG
-from .homes import homes_of
+from ..transport import PROGRAM_TAG
+from .homes import home_of, homes_of
 
-TAG = MOST_TAG // 2  # of the messages of programs, between those that users begin with and those of pipelines
 AUTO: Literal["auto"] = "auto"
 Rank = int | Literal["auto"]
 
@@ -74,6 +74,12 @@ class Regions:
         left = {k: i if i.owner is None else i.owner for k, i in program.left.items()}
         pairs = [(i.node, graph.outputs[k]) for k, i in left.items()]
         held = {i.node: i.real for i in program.tracer.inputs if i.kind == "held"}
+        for node, t in held.items():
+            if (home := home_of(t)) is not None and home.group is not group:
+                raise CompileError(
+                    f"device_of: {program.name} is for {group!r}, and {node.name} has its value on rank {home.rank} of "
+                    f"{home.group!r}; use one group for both"
+                )
         before = {node: rank for node, t in held.items() if (rank := homes.home(t)) is not None}
         where, found = settled(graph, self._decided(graph, pairs), before, pairs)
         everyone = set(range(group.size))
@@ -84,18 +90,18 @@ class Regions:
         # Elsewhere a tensor stays as it is, and a gradient that was not there is zero.
         stays = {k: graph.inputs[i] for k, i in program.donate.items()}
         instead = [stays.get(k) for k in range(len(wanted))]
-        plan = Plan(graph, where, wanted, instead, group.name, group.size, TAG)
+        plan = Plan(graph, where, wanted, instead, group.name, group.size, PROGRAM_TAG)
         for node, ranks in plan.needs.items():
             if node in held and node not in found:
                 homes.hold(held[node], ranks)
         for node, rank in found.items():
             homes.move(held[node], rank)
-        digest = hashlib.sha256(str(plan).encode()).hexdigest()[:16]
-        return part_of(plan, group.rank, f"{program.name} {digest}")
+        told = hashlib.sha256(f"{digest(graph)} {plan}".encode()).hexdigest()[:16]
+        return part_of(plan, group.rank, f"{program.name} {told}")
 
     def _decided(self, graph: Graph, left: Sequence[tuple[Node, Node]]) -> dict[Node, int]:
         """The rank of each node that was captured in a block."""
-        fixed = {node: rank for node, rank in self._marks.items() if rank != "auto"}
+        fixed = {node: rank for node, rank in self._marks.items() if rank != AUTO}
         if len(fixed) == len(self._marks):
             return fixed
         return cheapest_ranks(graph, fixed, left, self.group.size, performance_of(CPU))

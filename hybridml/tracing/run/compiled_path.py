@@ -168,12 +168,14 @@ class CompiledPath(PathEnd):
         reached = set(ir.topological([*(o._array for o in outputs), *checks]))
         self.inputs = [i for i in tracer.inputs if i.kind != "scalar" or i.node in reached]
         position = {id(i): k for k, i in enumerate(self.inputs)}
+        returned = {id(tracer.inputs[r.index]) for r in self.results if r.kind == "input"}
+        returned |= {id(tracer.inputs[v.index]) for v in self.views if v.of_input}
         left = [*self.writes, *((k, i) for i, k in self.grads if k is not None)]
         self.program = Program(
             tracer, [i.node for i in self.inputs], [i.leaf for i in self.inputs], outputs, backend, tracer.name,
             {k: position[id(i)] for k, i in self.writes}, [i.order for i in self.inputs], orders, given,
             sum(i.kind == "argument" for i in self.inputs), checks, [n for n in tracer.checks if is_called_once(n)],
-            left={k: i for k, i in left if (i if i.owner is None else i.owner).kind == "held"},
+            left={k: i for k, i in left if (i.owner or i).kind == "held" and id(i) not in returned},
         )  # fmt: skip
         at = {k: position[id(i)] for k, i in enumerate(tracer.inputs) if id(i) in position}
         self.results = [replace(r, index=at[r.index]) if r.kind == "input" else r for r in self.results]

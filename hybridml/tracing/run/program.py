@@ -185,8 +185,8 @@ class Program:
 
     @lazy
     def saved(self) -> list[ir.Node]:
-        """The values among `once` that a call gives after its outputs, and its history keeps. A gradient gives all: its own is
-        derived when somebody asks for it.
+        """The values among `once` that a call gives after its outputs, and its history keeps. A gradient gives all: its
+        own is derived when somebody asks for it.
         """
         if self.is_gradient or not self.once or not self.differentiable():
             return list(self.once) if self.is_gradient else []
