@@ -25,7 +25,7 @@ class Budget(NamedTuple):
 BUDGETS = {
     "hybridml": Budget(
         101560,
-        "values of placed programs in checkpoints, their messages by calls (50), in place of vmap's own call of groups (20); "
+        "values of placed programs in checkpoints, their messages by calls (50); "
         "parts of functions on processes: blocks, homes of tensors (300); "
         "streams in stages that know their place (770), of shards of four formats (510), their loader (90); "
         "queues of threads, tensors in memory of processes (350); "

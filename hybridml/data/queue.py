@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from hybridml_compiler import dtypes
 from hybridml_compiler.errors import ArgumentError, DeviceError, DTypeError, HybridmlError, OutOfRangeError, ShapeError
 
@@ -85,9 +87,10 @@ class Queue:
     def enqueue(self, element: Any, timeout: float | None = None) -> None:
         """Puts a copy of an element behind the others, once there is room.
 
-        element: a tensor, array or number, or a sequence of them where elements have several parts. timeout: the most
-        seconds to wait. Raises ShapeError or DTypeError for an element of another type, CancelledError for a closed
-        queue, TimeoutError, and ArgumentError inside of vmap and checkpoint.
+        element: a tensor, array or number, or a sequence of them where elements have several parts; arrays and numbers
+        of the same kind are cast, where that loses no integers. timeout: the most seconds to wait. Raises ShapeError or
+        DTypeError for an element of another type, CancelledError for a closed queue, TimeoutError, and ArgumentError
+        inside of vmap and checkpoint.
 
         >>> queue = Queue(1, (2,))
         >>> queue.enqueue([1.0, 2.0])
@@ -241,9 +244,12 @@ def _part(name: str, value: Any, part: Part, many: bool) -> Tensor:
         wanted = f"rows of {part}" if many else str(part)
         raise ShapeError(f"{name}: the queue takes {wanted}, got shape {tuple(x.shape)}")
     if x.dtype != part.dtype:
-        if x is value:
+        is_cast = np.can_cast(x.dtype, part.dtype, "same_kind") or (x.dtype.kind in "iu" and part.dtype.kind in "iu")
+        if x is value or not is_cast:
             raise DTypeError(f"{name}: the queue takes {part}, got {x.dtype}; use astype")
-        x = x.astype(part.dtype)
+        given, x = np.asarray(value), x.astype(part.dtype)
+        if given.dtype.kind in "iu" and not (given.astype(part.dtype) == given).all():
+            raise DTypeError(f"{name}: the queue takes {part}, which has no place for some of these numbers")
     return x
 
 

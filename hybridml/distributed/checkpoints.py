@@ -16,6 +16,8 @@ from hybridml_compiler.errors import ArgumentError
 from ..arrays.creation import asarray
 from ..core.pytree import tree_leaves
 from ..core.tensor import Tensor
+from ..data import DataLoader
+from ..data.stages.stage import Stage
 from ..io import CheckpointError, load, save
 from ..nn.module import Module
 from ..random import default_generator
@@ -25,7 +27,8 @@ from .placing.homes import bring
 from .resharding import members, placed, with_parts, without_parts
 
 _STEP = re.compile(r"step-(\d+)")
-# Files of what all processes have alike, of one process's generator, and of its parts.
+_READERS = (DataLoader, Stage)  # each process is at a place of its own
+# Files of what all processes have alike, of one process's generator and places in data, and of its parts.
 _STATE, _OWN, _PARTS = "state.safetensors", "rank-{}.safetensors", "parts-{}.safetensors"
 
 
@@ -38,9 +41,9 @@ class CheckpointManager:
     What is saved is a dict of objects that have a ``state_dict()`` and a ``load_state_dict(state)`` (models,
     optimizers, schedules, loaders, samplers), or dicts of tensors, numbers and texts. Process 0 writes what all
     processes have alike; what each has a part of (`fully_shard`, `ZeroRedundancyOptimizer`) is written in parts, and
-    restored by any number of processes; the state of the default generator is each process's own. A checkpoint is
-    written beside its place and then renamed: whatever is killed at any time leaves whole ones. Not for use in a traced
-    function.
+    restored by any number of processes; the state of the default generator, and where a loader or a stream is, are each
+    process's own. A checkpoint is written beside its place and then renamed: whatever is killed at any time leaves
+    whole ones. Not for use in a traced function.
 
     >>> import tempfile
     >>> import hybridml as hm
@@ -100,7 +103,8 @@ class CheckpointManager:
         barrier(self.group)
         if parts:
             save(parts, part / _PARTS.format(self.group.rank))
-        save({"random": default_generator.get_state()}, part / _OWN.format(self.group.rank))
+        own = {name: saved[name] for name, value in state.items() if isinstance(value, _READERS)}
+        save({"random": default_generator.get_state(), "read": own}, part / _OWN.format(self.group.rank))
         barrier(self.group)
         if self.group.rank == 0:
             old = self.directory / f".step-{step}.old.part"
@@ -125,12 +129,13 @@ class CheckpointManager:
         found = load(place / _STATE)
         if missing := sorted(state.keys() - found.keys()):
             raise CheckpointError(f"restore: {place} has no {missing[0]!r}; it has {', '.join(map(repr, found))}")
+        path = place / _OWN.format(self.group.rank)
+        own = load(path) if path.exists() else {}
         tree = with_parts(found, placed(state), cache(lambda rank: load(place / _PARTS.format(rank))))
         for name, value in state.items():
-            _restore(value, tree[name])
-        own = place / _OWN.format(self.group.rank)
-        if own.exists():
-            default_generator.set_state(load(own)["random"])
+            _restore(value, own.get("read", {}).get(name, tree[name]))
+        if own:
+            default_generator.set_state(own["random"])
         return step
 
     def _place(self, step: int) -> Path:

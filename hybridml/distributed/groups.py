@@ -62,7 +62,7 @@ class Group:
         # By token: what has been begun, and where whoever waits for it says that it may be made.
         self.promised: dict[int, tuple[Begun[np.ndarray], list[np.ndarray]]] = {}
         self.models = itertools.count()  # numbers of DataParallels
-        self.turn = 0  # calls of placed programs
+        self.placed_calls, self.program = 0, ""  # calls of programs that processes compute together, and the last one
         self.plans: set[str] = set()  # of placed programs, which all processes have compared
         self.log = log or Log()  # that of all groups of the process
         self._number, self._splits = itertools.count(), itertools.count()

@@ -17,7 +17,7 @@ from hybridml_compiler.ops.table import OPS
 
 from ..core.shared.calls import next_token
 from .groups import Group, forget_calls, known
-from .transport import PROGRAM_TAG, TURNS, Transport
+from .transport import PROGRAM_TAG, Transport
 
 _divide = OPS["divide"]
 # Bytes of a result that is kept for the error of a program that fails behind it: indices, and numbers that are
@@ -90,27 +90,28 @@ def _barrier(group: Group, token: np.ndarray) -> Any:
 
 def _placed(group: Group, token: np.ndarray, *, plan: str) -> Any:
     """Meets at the first call of each plan: later ones need not wait for the others."""
-    group.turn += 1
+    group.placed_calls += 1
+    group.program = f"placed({plan}), call {group.placed_calls}"
     if plan not in group.plans:
         group.meet("placed", None, plan, lambda t: None)
         group.plans.add(plan)
     return next_token()
 
 
-def _tag(group: Group, tag: int) -> int:
-    """The tag of a message: in a program that processes compute together, that of its call."""
-    return tag + group.turn % TURNS if tag == PROGRAM_TAG else tag
+def _of(group: Group, tag: int) -> str:
+    """The call that a message is part of, of a program that processes compute together; empty for others."""
+    return group.program if tag == PROGRAM_TAG else ""
 
 
 def _send(group: Group, x: np.ndarray, token: np.ndarray, *, peer: int, tag: int) -> Any:
     given = np.asarray(x, order="C")
-    group.pair("send", given, (group.rank, peer, tag), lambda t: t.send(given, peer, _tag(group, tag)))
+    group.pair("send", given, (group.rank, peer, tag), lambda t: t.send(given, peer, tag, _of(group, tag)))
     return next_token()
 
 
 def _receive(group: Group, token: np.ndarray, *, shape: tuple[int, ...], dtype: np.dtype, peer: int, tag: int) -> Any:
     out = kept(np.empty, shape, dtype)
-    group.pair("recv", out, (peer, group.rank, tag), lambda t: t.receive(out, peer, _tag(group, tag)))
+    group.pair("recv", out, (peer, group.rank, tag), lambda t: t.receive(out, peer, tag, _of(group, tag)))
     return out, next_token()
 
 

@@ -139,22 +139,21 @@ class MpiTransport:
     def all_to_all(self, out: np.ndarray, array: np.ndarray) -> None:
         self.comm.Alltoall(_bytes(array), _bytes(out))
 
-    def send(self, array: np.ndarray, peer: int, tag: int) -> None:
+    def send(self, array: np.ndarray, peer: int, tag: int, of: str = "") -> None:
         """Puts a copy on its way: two processes that send to each other first do not wait for each other."""
         self._sent = [one for one in self._sent if not one[0].Test()]
         kept = array.copy()
-        header = self.comm.isend((array.shape, array.dtype.name), peer, 2 * tag)
+        header = self.comm.isend((array.shape, array.dtype.name, of), peer, 2 * tag)
         self._sent += [(header, None), (self.comm.Isend(_bytes(kept), peer, 2 * tag + 1), kept)]
 
-    def receive(self, array: np.ndarray, peer: int, tag: int) -> None:
+    def receive(self, array: np.ndarray, peer: int, tag: int, of: str = "") -> None:
         if not _until(lambda: self.comm.iprobe(peer, 2 * tag), self.timeout):
-            raise not_received(self.rank, self.size, array, peer, tag, self.timeout)
-        shape, dtype = self.comm.recv(source=peer, tag=2 * tag)
-        fits = shape == array.shape and dtype == array.dtype.name
-        found = array if fits else np.empty(shape, dtype)
-        self.comm.Recv(_bytes(found), peer, 2 * tag + 1)
+            raise not_received(self.rank, self.size, array, peer, tag, of, self.timeout)
+        shape, dtype, other = sent = self.comm.recv(source=peer, tag=2 * tag)
+        fits = shape == array.shape and dtype == array.dtype.name and other == of
+        self.comm.Recv(_bytes(array if fits else np.empty(shape, dtype)), peer, 2 * tag + 1)
         if not fits:
-            raise unlike(self.rank, array, found, peer, tag)
+            raise unlike(self.rank, array, peer, tag, of, sent)
 
     def split(self, color: int, key: int) -> MpiTransport:
         return MpiTransport(self.comm.Split(color, key), self.timeout, self._neighbours)

@@ -29,7 +29,8 @@ class Meeting:
         self.arrays: list[Any] = [None] * size
         self.taken: list[Any] = []  # what all have brought to the last exchange
         self.round, self.left = 0, 0  # exchanges so far; threads that have come to the next one
-        self.mail: dict[tuple[int, int, int], list[np.ndarray]] = {}  # (from, to, tag): arrays on their way
+        # (from, to, tag): arrays on their way, with what they are part of
+        self.mail: dict[tuple[int, int, int], list[tuple[str, np.ndarray]]] = {}
         self.parts: dict[tuple[int, int], Meeting] = {}  # of splits: (round, color)
         self.broken: BaseException | None = None
 
@@ -113,19 +114,19 @@ class ThreadTransport:
         own = slice(self.rank * rows, (self.rank + 1) * rows)
         out[...] = np.concatenate([other[own] for other in self._exchange(array)])
 
-    def send(self, array: np.ndarray, peer: int, tag: int) -> None:
+    def send(self, array: np.ndarray, peer: int, tag: int, of: str = "") -> None:
         with self.meeting.changed:
-            self.meeting.mail.setdefault((self.rank, peer, tag), []).append(array.copy())
+            self.meeting.mail.setdefault((self.rank, peer, tag), []).append((of, array.copy()))
             self.meeting.changed.notify_all()
 
-    def receive(self, array: np.ndarray, peer: int, tag: int) -> None:
+    def receive(self, array: np.ndarray, peer: int, tag: int, of: str = "") -> None:
         key = (peer, self.rank, tag)
         with self.meeting.changed:
             if not self._wait(lambda: bool(self.meeting.mail.get(key))):
-                raise not_received(self.rank, self.size, array, peer, tag, self.timeout)
-            found = self.meeting.mail[key].pop(0)
-        if found.shape != array.shape or found.dtype != array.dtype:
-            raise unlike(self.rank, array, found, peer, tag)
+                raise not_received(self.rank, self.size, array, peer, tag, of, self.timeout)
+            other, found = self.meeting.mail[key].pop(0)
+        if found.shape != array.shape or found.dtype != array.dtype or other != of:
+            raise unlike(self.rank, array, peer, tag, of, (found.shape, str(found.dtype), other))
         array[...] = found
 
     def split(self, color: int, key: int) -> ThreadTransport:

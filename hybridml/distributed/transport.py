@@ -17,9 +17,7 @@ from hybridml_compiler.errors import CollectiveError
 TIMEOUT = 300.0  # seconds that a collective waits for the other processes
 MOST_TAG = 16_000  # the tags of `send` are below
 OWN_TAG = MOST_TAG  # of messages that are nobody's `send`
-# Of messages within programs that processes compute together: each call has the next of so many tags, so that what one
-# has sent that has failed is not taken for what the next one sends. MPI has 32,767, two for each.
-PROGRAM_TAG, TURNS = MOST_TAG + 10, 256
+PROGRAM_TAG = MOST_TAG + 10  # of messages within programs that processes compute together
 REDUCTIONS: Mapping[str, Callable[..., Any]] = {
     "sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum,
 }  # fmt: skip
@@ -75,11 +73,11 @@ class Transport(Protocol):
     def all_to_all(self, out: np.ndarray, array: np.ndarray) -> None:
         """Writes the parts that the processes have for this one into `out`."""
 
-    def send(self, array: np.ndarray, peer: int, tag: int) -> None:
-        """Gives the array to a process."""
+    def send(self, array: np.ndarray, peer: int, tag: int, of: str = "") -> None:
+        """Gives the array to a process. `of`: what it is part of, which the receiver knows."""
 
-    def receive(self, array: np.ndarray, peer: int, tag: int) -> None:
-        """Fills the array with what a process has sent, which has its shape and dtype."""
+    def receive(self, array: np.ndarray, peer: int, tag: int, of: str = "") -> None:
+        """Fills the array with what a process has sent, which has its shape and dtype and is part of the same."""
 
     def split(self, color: int, key: int) -> Transport:
         """The transport among the processes with this color, in the order of their keys."""
@@ -105,18 +103,24 @@ def differing(calls: Sequence[Call | None], rank: int, timeout: float) -> Collec
     return CollectiveError(text)
 
 
-def not_received(rank: int, size: int, array: np.ndarray, peer: int, tag: int, timeout: float) -> CollectiveError:
+def not_received(
+    rank: int, size: int, array: np.ndarray, peer: int, tag: int, of: str, timeout: float
+) -> CollectiveError:
     """The error of an array that has not come in time."""
     return CollectiveError(
-        f"rank {rank} of {size} waits for {described(array)} from rank {peer} (tag {tag}), which did not come within "
-        f"{timeout:g} s"
+        f"rank {rank} of {size} waits for {described(array)} from rank {peer} ({of or f'tag {tag}'}), which did not "
+        f"come within {timeout:g} s"
     )
 
 
-def unlike(rank: int, array: np.ndarray, found: np.ndarray, peer: int, tag: int) -> CollectiveError:
+def unlike(
+    rank: int, array: np.ndarray, peer: int, tag: int, of: str, sent: tuple[tuple[int, ...], str, str]
+) -> CollectiveError:
     """The error of an array that has come, and is not the one that was waited for."""
+    shape, dtype, other = sent
+    told = f"{dtype}[{','.join(map(str, shape))}]{f' ({other})' if other else ''}"
     return CollectiveError(
-        f"rank {rank} waits for {described(array)} from rank {peer} (tag {tag}), which has sent {described(found)}"
+        f"rank {rank} waits for {described(array)} from rank {peer} ({of or f'tag {tag}'}), which has sent {told}"
     )
 
 

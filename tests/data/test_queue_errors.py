@@ -138,11 +138,13 @@ def test_a_question_about_what_was_taken_takes_it_once() -> None:
 @STYLES
 def test_what_does_not_fit_is_refused(traced: bool) -> None:
     queue = Queue(2, [(3,), ()], ["float32", "int64"])
-    x, k = hm.zeros((3,)), hm.tensor(1)
+    x, k, small = hm.zeros((3,)), hm.tensor(1), Queue(2, (), "uint8")
     for error, text, call in [
         (ShapeError, r"enqueue: an element of .* has 2 parts, got 1", lambda: queue.enqueue(x)),
         (ShapeError, r"enqueue: the queue takes float32\[3\], got shape \(2,\)", lambda: queue.enqueue((x[:2], k))),
         (DTypeError, r"enqueue: the queue takes int64\[\], got float32", lambda: queue.enqueue((x, x[0]))),
+        (DTypeError, r"enqueue: the queue takes int64\[\], got float64", lambda: queue.enqueue((x, np.float64(1.5)))),
+        (DTypeError, "has no place for some of these", lambda: small.enqueue(-1)),
         (ShapeError, r"the queue takes rows of float32\[3\]", lambda: queue.enqueue_many((x, k))),
         (ShapeError, "the parts have 1 and 2 rows", lambda: queue.enqueue_many((hm.zeros((1, 3)), [1, 2]))),
         (ArgumentError, "3 elements do not fit", lambda: queue.enqueue_many((hm.zeros((3, 3)), [1, 2, 3]))),

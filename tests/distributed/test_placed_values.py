@@ -358,6 +358,29 @@ def test_messages_are_those_of_one_call() -> None:
     assert second == [600, "CollectiveError", "CollectiveError", "CollectiveError"]
 
 
+def test_processes_that_call_other_programs_are_told() -> None:
+    def rank() -> None:
+        def made(name: str, k: float) -> Any:
+            def step(x: Any) -> Any:
+                with dist.device_of(0):
+                    a = hm.sin(x) * k
+                with dist.device_of(1):
+                    return (a * 2).sum()
+
+            step.__name__ = name
+            return hm.trace(step)
+
+        train, evaluate, x = made("train", 1.0), made("evaluate", 3.0), hm.ones((100,))
+        for call in (train, evaluate):
+            call(x)
+        for call in (train, evaluate) if dist.get_rank() else (evaluate, train):
+            call(x)
+
+    told = r"rank 1 waits for .* \(placed\(train .*\), call 3\), which has sent .* \(placed\(evaluate .*\), call 3\)"
+    with pytest.raises(dist.CollectiveError, match=told):
+        dist.run_threads(2, rank, timeout=5)
+
+
 def test_values_on_ranks_of_another_group_are_refused() -> None:
     def rank() -> None:
         total, same = hm.zeros((100,)), dist.init().split(0)

@@ -34,8 +34,37 @@ for workers, paths in ((0, "part-*.npy"), (2, "part-*.npy"), (2, "part-0.npy")):
 print("divided")
 """
 
+RESUMED = """
+import numpy as np
+import hybridml as hm
+from hybridml import distributed as dist
+
+world = dist.init()
+if world.rank == 0:
+    np.save("part-0.npy", np.arange(7))
+    np.save("part-1.npy", np.arange(100, 109))
+dist.barrier()
+manager = dist.CheckpointManager("steps")
+stream = lambda: hm.data.NumpyShards("part-*.npy").shuffle(3, seed=1)
+loader, other = hm.data.DataLoader(stream(), 2), stream()
+batches, samples = iter(loader), iter(other)
+next(batches), next(samples), next(samples)
+manager.save(1, {"loader": loader, "stream": other})
+rest = [batch.tolist() for batch in batches], [int(sample) for sample in samples]
+loader, other = hm.data.DataLoader(stream(), 2), stream()
+assert manager.restore({"loader": loader, "stream": other}) == 1
+assert ([batch.tolist() for batch in loader], [int(sample) for sample in other]) == rest
+print("resumed", len(rest[1]))
+"""
+
 
 def test_processes_divide_shards(mpi: Mpi) -> None:
     done = mpi(2, PROGRAM)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("divided") == 2
+
+
+def test_a_checkpoint_has_the_place_of_each_process(mpi: Mpi) -> None:
+    done = mpi(2, RESUMED)
+    assert done.returncode == 0, done.stderr
+    assert sorted(line for line in done.stdout.splitlines() if "resumed" in line) == ["resumed 5", "resumed 7"]

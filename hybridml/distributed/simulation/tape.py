@@ -65,10 +65,10 @@ class _Silent:
     def all_to_all(self, out: np.ndarray, array: np.ndarray) -> None:
         out[...] = array
 
-    def send(self, array: np.ndarray, peer: int, tag: int) -> None:
+    def send(self, array: np.ndarray, peer: int, tag: int, of: str = "") -> None:
         raise ArgumentError("simulate: processes that send messages differ, and one is run: use simulate_pipeline")
 
-    def receive(self, array: np.ndarray, peer: int, tag: int) -> None:
+    def receive(self, array: np.ndarray, peer: int, tag: int, of: str = "") -> None:
         self.send(array, peer, tag)
 
     def split(self, color: int, key: int) -> Transport:
