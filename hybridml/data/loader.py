@@ -37,11 +37,12 @@ WORKERS = ("process", "thread")
 
 @dataclass
 class _Epoch:
-    """An epoch: the state of the order before it, how many batches of it were given, the seed of its workers, and for
-    streams that know it their place."""
+    """An epoch: the state of the order before it, how many batches of it were given, whether it has begun and not
+    ended, the seed of its workers, and for streams that know it their place."""
 
     start: Any = None
     given: int = 0
+    begun: bool = False
     seed: int | None = None
     place: Callable[[], Any] = lambda: None
 
@@ -140,7 +141,7 @@ class DataLoader:
         source, resumed, generator = self._source(), self._resumed, drawn_from(self.generator)
         now = state_of(source)
         if resumed is None:
-            self._epoch = epoch = _Epoch(now)
+            self._epoch = epoch = _Epoch(now, begun=True)
             self._begun += 1
         else:
             epoch, self._resumed = resumed, None
@@ -178,11 +179,12 @@ class DataLoader:
         return {
             "batch_size": self.batch_size,
             "batches": epoch.given,
-            "start": epoch.start if epoch.given else None,
+            "begun": epoch.begun,
+            "start": epoch.start if epoch.begun else None,
             "order": state_of(self._source()),
             "epochs": self._begun,
-            "seed": epoch.seed if epoch.given else None,
-            "stream": epoch.place() if epoch.given else None,
+            "seed": epoch.seed if epoch.begun else None,
+            "stream": epoch.place() if epoch.begun else None,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -198,6 +200,7 @@ class DataLoader:
                 f"batch_size={self.batch_size}; make it with the same"
             )
         given, stream = int(state["batches"]), state.get("stream")
+        begun = bool(state.get("begun", given))
         if stream is not None and len(stream["readers"]) != self._readers():
             raise ArgumentError(
                 f"DataLoader.load_state_dict: the state is of a stream that {len(stream['readers'])} processes read, "
@@ -205,8 +208,9 @@ class DataLoader:
             )
         restore(self._source(), state["order"])
         self._begun, seed = int(state.get("epochs", 0)), state.get("seed")
-        self._epoch = _Epoch(state["start"], given, None if seed is None else int(seed), lambda: stream)
-        self._resumed = self._epoch if given else None
+        seed = None if seed is None else int(seed)
+        self._epoch = _Epoch(state["start"], given, begun, seed, lambda: stream)
+        self._resumed = self._epoch if begun else None
 
     def __len__(self) -> int:
         if not self._streams:
@@ -319,4 +323,4 @@ def _counted(batches: Iterator[Any], epoch: _Epoch) -> Iterator[Any]:
         return batch
 
     yield from map(count, batches)  # which keeps no batch until the next one is there
-    epoch.given = 0
+    epoch.given, epoch.begun = 0, False

@@ -6,8 +6,8 @@ import csv
 import math
 import os
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from itertools import accumulate
 from pathlib import Path
@@ -105,16 +105,18 @@ class NumpyDataset(Dataset[Any]):
         self._open()
         lengths = {array.shape[:1] for array in self.arrays}
         if len(lengths) != 1 or () in lengths:
-            raise ArgumentError(f"NumpyDataset: first axes must be equal, got shapes {[a.shape for a in self.arrays]}")
+            shapes = dict(zip(self.names or self.paths, (array.shape for array in self.arrays), strict=True))
+            raise ArgumentError(f"NumpyDataset: arrays need rows, and first axes must be equal, got shapes {shapes}")
 
     def _open(self) -> None:
         self.names: list[str] | None = None
         if len(self.paths) == 1 and self.paths[0].endswith(".npz"):
-            with open(self.paths[0], "rb") as file, np.load(file) as found:  # which leaves damaged files open
+            # `np.load` of a path leaves damaged files open.
+            with _numbers_of(self.paths[0]), open(self.paths[0], "rb") as file, np.load(file) as found:
                 self.names = list(found.files)
                 self.arrays: list[np.ndarray] = [found[name] for name in self.names]
         elif self.paths and all(path.endswith(".npy") for path in self.paths):
-            self.arrays = [np.load(path, mmap_mode="r") for path in self.paths]
+            self.arrays = list(map(_mapped, self.paths))
         else:
             raise ArgumentError(f"NumpyDataset: takes .npy files, or one .npz file, got {self.paths}")
 
@@ -139,6 +141,25 @@ class NumpyDataset(Dataset[Any]):
 
     def _beside(self, parts: list[Any]) -> Any:
         return tuple(parts) if self.names is None else dict(zip(self.names, parts, strict=True))
+
+
+def _mapped(path: str) -> np.ndarray:
+    with _numbers_of(path):
+        return np.load(path, mmap_mode="r")
+
+
+@contextmanager
+def _numbers_of(path: str) -> Iterator[None]:
+    """Raises ArgumentError for what NumPy says of arrays of Python objects."""
+    try:
+        yield
+    except ValueError as error:
+        if "bject" not in str(error):  # "Object arrays cannot be loaded", "Python objects in dtype"
+            raise
+        raise ArgumentError(
+            f"NumpyDataset: {path} has Python objects, which can run any program where they are read; write numbers or "
+            "text of a fixed length"
+        ) from error
 
 
 def read_csv(

@@ -20,13 +20,21 @@ Seed = int | Generator | None  # a seed of its own, or a generator (None: the de
 
 def random_bits(seed: Seed, epoch: int = 0, use: int = 0) -> np.random.Generator:
     """A NumPy generator for host-side orders: counter-based, so that each (seed, epoch, use) has its own stream."""
+    seed = checked_seed("generator", seed)
     if seed is None or isinstance(seed, Generator):
         high, low = at_place(CPU.type, lambda: random.bits((2,), generator=seed).tolist())
         # No epoch: the generator has moved on, which is what tells one epoch from the next.
         return np.random.Generator(np.random.Philox(key=high << 32 | low))
-    if seed < 0:
-        raise ArgumentError(f"generator must be a seed (a non-negative integer), a Generator or None, got {seed!r}")
     return np.random.Generator(np.random.Philox(key=seed & (2**128 - 1), counter=[0, 0, use, epoch]))
+
+
+def checked_seed(name: str, seed: Any) -> Seed:
+    """The seed. Raises ArgumentError where it is none."""
+    if seed is None or isinstance(seed, Generator):
+        return seed
+    if not _is_whole(seed) or seed < 0:
+        raise ArgumentError(f"{name} must be a seed (a non-negative integer), a Generator or None, got {seed!r}")
+    return int(seed)
 
 
 def drawn_from(seed: Seed) -> Generator | None:
@@ -268,6 +276,11 @@ def state_of(source: Any) -> Any:
 
 
 def restore(source: Any, state: Any) -> None:
-    """Sets a sampler or a stream to what `state_of` gave."""
-    if state is not None:
+    """Sets a sampler or a stream to what `state_of` gave. Raises ArgumentError where it has no state to be set."""
+    if hasattr(source, "load_state_dict"):
         source.load_state_dict(state)
+    elif state is not None:
+        raise ArgumentError(
+            f"load_state_dict: the state is of an order of its own, and {type(source).__name__} has none; make the "
+            "loader of the same data set, with the same shuffle and sampler"
+        )

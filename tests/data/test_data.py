@@ -234,6 +234,8 @@ LOADERS: dict[str, Callable[[], DataLoader]] = {
     "batches of a sampler": lambda: DataLoader(Squares(7), batch_sampler=BatchSampler(Shuffled(), 3)),
     "a stream": lambda: DataLoader(Stream(), 2),
     "samples of a stream": lambda: DataLoader(Stream(), None, collate_fn=hm.asarray),
+    "a stream in stages": lambda: DataLoader(Stream().shuffle(4, seed=2), 2),
+    "stages in workers": lambda: DataLoader(Stream().shuffle(4, seed=0), 2, num_workers=2, generator=1),
     "a stream with a state": lambda: DataLoader(Counting(), 2),
 }
 
@@ -242,28 +244,29 @@ LOADERS: dict[str, Callable[[], DataLoader]] = {
 def test_a_resumed_loader_gives_what_is_left(make: Callable[[], DataLoader], tmp_path: Path) -> None:
     """From every place of two epochs, through a file, beside other uses of the default generator."""
     hm.manual_seed(3)
-    loader, epochs, states = make(), [], [make().state_dict()]
-    for _ in range(4):
+    loader, epochs, states = make(), [], [(0, make().state_dict())]
+    for epoch in range(4):
         epochs.append([])
-        for batch in loader:
+        batches = iter(loader)
+        states.append((epoch, loader.state_dict()))  # before the first batch
+        for batch in batches:
             hm.random.uniform((2,))  # as dropout would
             epochs[-1].append(batch.tolist())
-            states.append(loader.state_dict())
-        states.append(loader.state_dict())
-    for place, state in enumerate(states[: len(states) // 2]):
+            states.append((epoch, loader.state_dict()))
+        states.append((epoch + 1, loader.state_dict()))
+    for epoch, state in states[: len(states) // 2]:
         hm.save(state, tmp_path / "state")
         resumed = make()
         hm.manual_seed(99)
         resumed.load_state_dict(hm.load(tmp_path / "state"))
         assert repr(resumed.state_dict()) == repr(state)
         given, got = state["batches"], []
-        epoch = (place - given) // (len(epochs[0]) + 1)  # a state after each batch, one after each epoch
         for _ in epochs[epoch:]:
             got.append([])
             for batch in resumed:
                 hm.random.uniform((2,))
                 got[-1].append(batch.tolist())
-        assert got == [epochs[epoch][given:], *epochs[epoch + 1 :]], place
+        assert got == [epochs[epoch][given:], *epochs[epoch + 1 :]], (epoch, given)
 
 
 def test_a_state_is_of_the_last_epoch_begun() -> None:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import hybridml as hm
 from hybridml import distributed as dist
-from hybridml.data import CSVShards, DataLoader, NumpyShards, ParquetShards, ShardError, TarDataset
+from hybridml.data import CSVShards, DataLoader, NumpyDataset, NumpyShards, ParquetShards, ShardError, TarDataset
 
 
 def write_tar(path: Path, files: list[tuple[str, bytes]], mode: Any = "w", kind: int = tarfile.PAX_FORMAT) -> None:
@@ -217,6 +217,10 @@ def test_damaged_archives_name_the_member_and_the_byte(tmp_path: Path) -> None:
     write_tar(path, [("1.txt", b"a"), ("README", b"b")])
     with pytest.raises(ShardError, match=r"member 'README' at byte 1024 has no extension"):
         list(TarDataset(path))
+    for hidden in (".hidden.txt", "d/._1.txt", ".txt"):  # macOS writes the second
+        write_tar(path, [("1.txt", b"a"), (hidden, b"b")])
+        with pytest.raises(ShardError, match=rf"member '{hidden}' at byte 1024 has no name before its first dot"):
+            list(TarDataset(path))
     write_tar(path, [("1.txt", b"a"), ("1.TXT", b"b")])
     with pytest.raises(ShardError, match=r"member '1\.TXT' at byte 1024 is the second one with extension 'txt'"):
         list(TarDataset(path))
@@ -273,6 +277,50 @@ def test_bytes_that_are_no_text_name_the_line(tmp_path: Path) -> None:
         list(CSVShards(tmp_path / "0.csv"))
 
 
+@pytest.mark.parametrize(
+    ("first", "later", "advice"),
+    [("1", "1.5", "float"), ("1", "", "float"), ("1", "x", "str"), ("0.5", "x", "str"), ("true", "1", "str")],
+)
+def test_the_type_that_is_advised_reads_the_column(tmp_path: Path, first: str, later: str, advice: str) -> None:
+    for number, field in enumerate((first, later)):
+        (tmp_path / f"{number}.csv").write_text(f"a,b\n{field},0\n")
+    with pytest.raises(ShardError, match=rf"dtypes={{'a': {advice}}}"):
+        list(CSVShards(str(tmp_path / "*.csv")))
+    kind = {"float": float, "str": str}[advice]
+    assert len(list(CSVShards(str(tmp_path / "*.csv"), dtypes={"a": kind}))) == 2
+
+
+def test_files_that_have_no_rows_of_numbers_are_not_called_damaged(tmp_path: Path) -> None:
+    np.save(tmp_path / "scalar.npy", np.float32(3))
+    np.save(tmp_path / "objects.npy", np.array([{}, None], dtype=object))
+    np.savez(tmp_path / "objects.npz", a=np.array([{}, None], dtype=object))
+    np.savez(tmp_path / "uneven.npz", a=np.zeros(2), b=np.zeros(3))
+    for name, words in (
+        ("scalar.npy", r"scalar\.npy'?: \(\)"),
+        ("objects.npy", "has Python objects"),
+        ("objects.npz", "has Python objects"),
+        ("uneven.npz", r"a'?: \(2,\), '?b'?: \(3,\)"),
+    ):
+        with pytest.raises(hm.ArgumentError, match=rf"NumpyShards: .*{name}: .*{words}") as error:
+            list(NumpyShards(tmp_path / name))
+        assert "damaged" not in str(error.value)
+        with pytest.raises(hm.ArgumentError, match=f"NumpyDataset: .*{words}"):
+            NumpyDataset(tmp_path / name)
+
+
+@pytest.mark.parametrize("kind", ["tar", "csv", "npy", "npz", "parquet"])
+def test_a_place_behind_the_end_of_a_file_is_an_error(tmp_path: Path, kind: str) -> None:
+    stream = shards(tmp_path, kind, [20])
+    run = iter(stream)
+    for _ in range(14):
+        next(run)
+    state = stream.state_dict()
+    shorter = shards(tmp_path, kind, [4])
+    shorter.load_state_dict(state)
+    with pytest.raises(ShardError, match=rf"shard-0\.{kind}, .* the file has "):
+        list(shorter)
+
+
 @pytest.mark.parametrize("kind", ["npy", "npz", "parquet"])
 def test_damaged_files_of_rows_name_the_file(tmp_path: Path, kind: str) -> None:
     shards(tmp_path, kind, [50, 50])
@@ -306,6 +354,10 @@ def test_headers_are_read_again_where_another_thread_has_disturbed_the_parser(
 
     monkeypatch.setattr(np, "load", disturbed)
     assert list(stream) == [0, 1] and not errors
+    errors += [SystemError("recursion depth mismatch")] * 10_000
+    with pytest.raises(SystemError, match="recursion depth mismatch"):  # not RecursionError
+        list(stream)
+    assert len(errors) >= 9_900
 
 
 def test_columns_of_parquet(tmp_path: Path) -> None:

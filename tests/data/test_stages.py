@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,53 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hybridml as hm
-from hybridml.data import ChainDataset, DataLoader, IterableDataset, NumpyShards
+from hybridml.data import ChainDataset, DataLoader, NumpyShards
 from tests.support.loaders import lists
-
-
-class Count(IterableDataset[int]):
-    """A program's own stream, which counts how many samples were read."""
-
-    def __init__(self, count: int) -> None:
-        self.count, self.read, self.epochs = count, 0, list[int]()
-
-    def __iter__(self) -> Iterator[int]:
-        for k in range(self.count):
-            self.read += 1
-            yield k
-
-    def set_epoch(self, epoch: int) -> None:
-        self.epochs.append(epoch)
-
-
-def plain(sample: Any) -> Any:
-    return sample.tolist() if isinstance(sample, hm.Tensor) else sample
-
-
-def values(stream: Any) -> list[Any]:
-    return [plain(sample) for sample in stream]
-
-
-def tenfold(sample: Any) -> Any:
-    return sample * 10
-
-
-Made = Callable[[], Any]
-# (a stage of a stream, a number, a file) for chains of any of them, in any order.
-STAGES: dict[str, Callable[[Any, int, Path], Any]] = {
-    "map": lambda stream, n, path: stream.map(tenfold),
-    "batch": lambda stream, n, path: stream.batch(n),
-    "shuffle": lambda stream, n, path: stream.shuffle(n, seed=n),
-    "prefetch": lambda stream, n, path: stream.prefetch(n),
-    "cache": lambda stream, n, path: stream.cache(),
-    "file": lambda stream, n, path: stream.cache(path),
-}
-
-
-def shards(folder: Path, sizes: list[int]) -> NumpyShards:
-    for number, size in enumerate(sizes):
-        np.save(folder / f"{number}.npy", np.arange(size) + 100 * number)
-    return NumpyShards([folder / f"{number}.npy" for number in range(len(sizes))])
+from tests.support.streams import STAGES, Count, plain, shards, tenfold, values
 
 
 @settings(max_examples=60, deadline=None)
@@ -205,6 +161,17 @@ def test_a_cache_is_filled_once_by_a_whole_run(tmp_path: Path, in_file: bool) ->
             file.write_bytes(damaged)
             with pytest.raises(hm.ArgumentError, match=r"kept\.0-of-1 is not what a cache has written; remove it"):
                 values(Count(5).cache(path))
+
+
+@pytest.mark.parametrize("in_file", [False, True])
+def test_what_is_done_to_samples_does_not_reach_the_cache(tmp_path: Path, in_file: bool) -> None:
+    def more(sample: dict[str, Any]) -> list[int]:
+        sample["x"] += 1
+        sample["seen"].append(1)
+        return [int(sample["x"]), len(sample["seen"])]
+
+    stream = Count(3).map(lambda k: {"x": np.array(k), "seen": []}).cache(tmp_path / "kept" if in_file else None)
+    assert [values(stream.map(more)) for _ in range(3)] == [[[1, 1], [2, 1], [3, 1]]] * 3
 
 
 def test_a_state_of_other_samples_than_those_kept_reads_its_own() -> None:
@@ -381,34 +348,12 @@ def test_epochs_are_the_same_however_workers_live(tmp_path: Path, how: str) -> N
         assert [lists(loader) for _ in range(1 if how == "spawn" else 2)] == expected[: 1 if how == "spawn" else 2]
 
 
-def test_states_of_others_are_refused(tmp_path: Path) -> None:
-    source = shards(tmp_path, [5, 2, 6])
-    loader = DataLoader(source, 2, num_workers=2)
-    next(iter(loader))
-    with pytest.raises(
-        hm.ArgumentError, match="a stream that 2 processes read, here 1 would; make the loader with the"
-    ):
-        DataLoader(source, 2).load_state_dict(loader.state_dict())
-    one = NumpyShards(source.paths, num_replicas=2, rank=0)
-    next(iter(one))
-    for state, workers in ((one.state_dict(), 0), (loader.state_dict(), 2)):
-        other: Any = NumpyShards(source.paths, num_replicas=2, rank=1)
-        other = DataLoader(other, 2, num_workers=2) if workers else other
-        other.load_state_dict(state)
-        with pytest.raises(
-            hm.ArgumentError, match=r"the state is of reader 0 of 2, this is reader \d of \d; go on with"
-        ):
-            list(other)
-    with pytest.raises(hm.ArgumentError, match="needs what state_dict gave; epoch, reader, place is missing"):
-        source.load_state_dict({})
-    whole = source.shuffle(20, seed=0)
-    next(iter(whole))
-    shorter = shards(tmp_path, [5]).shuffle(20, seed=0)
-    shorter.load_state_dict(whole.state_dict())
-    with pytest.raises(
-        hm.ArgumentError, match="13 samples had been read, and now there are 5; go on with the same files"
-    ):
-        list(shorter)
+@pytest.mark.parametrize("seed", ["a", 1.5, -1, True])
+def test_seeds_are_checked_when_a_stage_is_made(seed: Any) -> None:
+    with pytest.raises(hm.ArgumentError, match=rf"shuffle: seed must be .*non-negative integer.*, got {seed!r}"):
+        Count(3).shuffle(2, seed=seed)
+    with pytest.raises(hm.ArgumentError, match=rf"generator must be .*non-negative integer.*, got {seed!r}"):
+        list(DataLoader(range(3), shuffle=True, generator=seed))
 
 
 @pytest.mark.parametrize("stage", ["batch", "shuffle", "prefetch", "interleave"])

@@ -91,6 +91,59 @@ def test_workers_end_with_a_program_that_is_killed(tmp_path: Path) -> None:
     assert not alive(workers)
 
 
+CALLBACK = """
+import sys, time, weakref
+from pathlib import Path
+import hybridml as hm
+
+FOLDER = Path(sys.argv[1])
+
+class Thing:
+    if sys.argv[2] == "del":
+        def __del__(self):
+            callback()
+
+def callback():
+    (FOLDER / "begun").touch()
+    time.sleep(20)
+
+class Rows(hm.data.Dataset):
+    def __len__(self):
+        return 2
+    def __getitem__(self, index):
+        if index == 1:
+            thing = Thing()
+            if sys.argv[2] == "weak":
+                weakref.finalize(thing, callback)
+            del thing
+            (FOLDER / "went on").touch()
+        return index
+
+if __name__ == "__main__":
+    loader = hm.data.DataLoader(Rows(), 1, num_workers=1)
+    batches = iter(loader)
+    next(batches)
+    while not (FOLDER / "begun").exists():
+        time.sleep(0.01)
+    del batches, loader
+"""
+
+
+@pytest.mark.parametrize("where", ["weak", "del"])
+def test_an_end_that_a_callback_swallows_is_the_end(tmp_path: Path, where: str) -> None:
+    """Python prints what is raised in callbacks of weak references and in `__del__`, and goes on."""
+    (tmp_path / "program.py").write_text(CALLBACK, encoding="utf-8")
+    program = subprocess.run(
+        [sys.executable, str(tmp_path / "program.py"), str(tmp_path), where],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        timeout=60,
+    )
+    assert (program.returncode, program.stdout, program.stderr) == (0, "", "")
+    assert not (tmp_path / "went on").exists()
+
+
 def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 

@@ -39,6 +39,7 @@ random_plans.py        random graphs with donations, and runs of their compiled 
 rows.py                samples of the operation table that one kernel computes
 run_plan.py            a plan run without code generation
 shown_errors.py        programs that fail, and what is wrong with how their errors are shown
+streams.py             a stream that counts its samples, stages of any chain, small shards
 threads.py             functions in both styles, threads beside the test, waits that end
 torch_optimizers.py    optimizers, schedules and L-BFGS that PyTorch's runs are recorded of
 torch_cases.py         cases that PyTorch's values and gradients are recorded of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import itertools
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -84,6 +85,9 @@ class Place:
 def text_lines(path: str, encoding: str, at: Place) -> Iterator[str]:
     """The lines of a file from a place on, which goes along."""
     with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if at.offset > size:
+            raise ValueError(f"the file has {size} bytes")
         file.seek(at.offset)
         for line in file:
             at.offset, at.line = at.offset + len(line), at.line + 1
@@ -136,7 +140,8 @@ class Rows(Cursor):
         try:
             return KINDS[kind][0](field)
         except ValueError:
-            hint = f"give the type of the column, as dtypes={{{name!r}: str}}"
+            wider = float if kind is int and parsed([field])[0] is float else str
+            hint = f"give the type of the column, as dtypes={{{name!r}: {wider.__name__}}}"
             raise self._error(where, f"has {field!r} in column {name!r}, no {kind.__name__}; {hint}") from None
 
     def _error(self, where: str, what: str) -> ShardError:

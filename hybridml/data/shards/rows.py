@@ -9,6 +9,8 @@ from ..readers import NumpyDataset, ParquetDataset
 from ..stages.stage import Cursor
 from .shard import Name, Shards, reading_of
 
+TRIES = 100  # of a disturbance that takes microseconds
+
 
 class Rows(Cursor):
     """Every `step`-th row of a file, whose place is the number of the next one."""
@@ -17,6 +19,9 @@ class Rows(Cursor):
         self.name, self.path, self.step, self.row = name, path, step, row
         with reading_of(name, path, "at its beginning"):
             self.rows = opened(path)
+        with reading_of(name, path, f"row {row}"):
+            if row >= len(self.rows) + step:
+                raise ValueError(f"the file has {len(self.rows)} rows")
 
     def __next__(self) -> Any:
         if self.row >= len(self.rows):
@@ -58,10 +63,13 @@ class NumpyShards(Shards):
 
 
 def _numpy(path: str) -> Any:
-    try:
-        rows = NumpyDataset(path)
-    except SystemError:  # of Python 3.11, whose parsers in two threads disturb each other: NumPy parses the header
-        return _numpy(path)
+    for left in reversed(range(TRIES)):
+        try:
+            rows = NumpyDataset(path)
+            break
+        except SystemError:  # of Python 3.11, whose parsers in two threads disturb each other: NumPy parses the header
+            if not left:
+                raise
     return rows if rows.names else Column(rows)
 
 

@@ -36,6 +36,8 @@ class Shards(Parts):
         self.paths = [path for pattern in given for path in found(name, os.fspath(pattern))]
         if not self.paths:
             raise ArgumentError(f"{name}: needs at least one file")
+        first, last = (os.path.basename(self.paths[k]) for k in (0, -1))  # folders may be others
+        self.whole = f"{name}({first!r} to {last!r}, files: {len(self.paths)})"
         if (num_replicas is None) != (rank is None):
             raise ArgumentError(f"{name}: give num_replicas and rank, or neither, got {num_replicas} and {rank}")
         self._replica = hooks.processes() if num_replicas is None or rank is None else (rank, num_replicas)
@@ -70,9 +72,12 @@ def found(name: str, pattern: str) -> list[str]:
 
 @contextmanager
 def reading_of(name: str, path: str, place: str) -> Iterator[None]:
-    """Raises ShardError, with the file and the place in it, for what a library says of a damaged file."""
+    """Raises ShardError, with the file and the place in it, for what a library says of a damaged file; what a data set
+    of this package says of its arguments with the file."""
     try:
         yield
+    except ArgumentError as error:
+        raise ArgumentError(f"{name}: {path}: {error}") from error
     except (HybridmlError, FileNotFoundError):
         raise
     except (OSError, ValueError, EOFError, zlib.error, BadZipFile) as error:

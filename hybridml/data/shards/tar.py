@@ -103,7 +103,10 @@ def _members(path: str, archive: tarfile.TarFile, offset: int) -> Iterator[tuple
         if member is None:
             break
         if member.isreg():
-            if not _parted(member.name)[1]:
+            stem, extension = _parted(member.name)
+            if not os.path.basename(stem):
+                raise _error(path, member, "has no name before its first dot, by which a sample knows it; leave it out")
+            if not extension:
                 raise _error(path, member, "has no extension, by which a sample knows it; name it sample.extension")
             yield member, offset
         elif not member.isdir():

@@ -18,9 +18,14 @@ Opener = Callable[[Any], Cursor]  # of a part, from a place in it on (None: from
 
 
 class Parts(Stage):
-    """Base of streams of parts: subclasses write `parts`."""
+    """Base of streams of parts: subclasses write `parts`, and put what these are into `whole`."""
 
     cycle_length = 1
+    whole: str  # the parts, as `chain` has them
+
+    @property
+    def chain(self) -> str:
+        return self.whole if self.cycle_length == 1 else f"{self.whole}.interleave({self.cycle_length})"
 
     def parts(self, reading: Reading) -> Sequence[Opener]:
         """The parts of a reading."""
@@ -39,6 +44,7 @@ class Parts(Stage):
         ['a', 'd', 'b', 'e', 'c', 'f', 'g']
         """
         other = copy.copy(self)
+        other.set_epoch(0)  # not in the middle of the other order
         other.cycle_length = at_least_one("interleave", "cycle_length", cycle_length)
         return other
 
@@ -87,6 +93,7 @@ class ChainDataset(Parts):
 
     def __init__(self, datasets: Iterable[Any]) -> None:
         self.datasets = list(datasets)
+        self.whole = f"ChainDataset([{', '.join(as_stage(dataset).chain for dataset in self.datasets)}])"
 
     @property
     def replica(self) -> tuple[int, int] | None:

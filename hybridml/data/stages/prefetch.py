@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
 from typing import Any
 from weakref import finalize
 
 from .checks import at_least_one
 from .reading import Reading
-from .stage import Cursor, Stage, Trail, as_stage
+from .stage import Cursor, Stage, Trail, as_stage, passed_over
 
 
 class Prefetch(Stage):
     """The same samples, up to `buffer_size` of them made ahead."""
+
+    step = "prefetch"
 
     def __init__(self, source: Any, buffer_size: int) -> None:
         self.source = as_stage(source)
@@ -23,8 +24,7 @@ class Prefetch(Stage):
     def open(self, reading: Reading, place: Any) -> Cursor:
         first, skipped, within = (0, 0, None) if place is None else (place["from"], place["skipped"], place["source"])
         trail = Trail(self.source.open(reading, within), self.buffer_size, first)
-        for _ in islice(trail, skipped):
-            pass
+        passed_over(trail, skipped, first)
         return Ahead(trail, self.buffer_size)
 
 

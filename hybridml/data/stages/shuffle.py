@@ -8,16 +8,16 @@ seed by their number, so that they need no state.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from hybridml_compiler.errors import ArgumentError
-
-from ..sampler import Seed, random_bits
+from ...random import Generator
+from ..sampler import Seed, checked_seed, random_bits
 from .checks import at_least_one
 from .reading import Reading
-from .stage import Cursor, Stage, Trail, as_stage
+from .stage import Cursor, Stage, Trail, as_stage, within
 
 DRAWS = 1024  # drawn at once
 
@@ -26,8 +26,10 @@ class Shuffle(Stage):
     """Samples in an order that depends on the seed and the epoch."""
 
     def __init__(self, source: Any, buffer_size: int, seed: Seed) -> None:
-        self.source, self.seed = as_stage(source), seed
+        self.source, self.seed = as_stage(source), checked_seed("shuffle: seed", seed)
         self.buffer_size = at_least_one("shuffle", "buffer_size", buffer_size)
+        kind = "Generator" if isinstance(seed, Generator) else self.seed
+        self.step = f"shuffle({self.buffer_size}, seed={kind})"
 
     def open(self, reading: Reading, place: Any) -> Cursor:
         if place is None:
@@ -40,19 +42,16 @@ class Shuffle(Stage):
 def reread(trail: Trail, place: Any) -> list[tuple[int, Any]]:
     """The samples that waited, with their numbers. Raises ArgumentError where the stream has become shorter."""
     waiting = dict.fromkeys(place["waiting"])
-    for number in range(trail.read, place["read"]):
-        sample = next(trail, trail)
-        if sample is trail:
-            raise ArgumentError(
-                f"shuffle: the state was taken when {place['read']} samples had been read, and now there are {number}; "
-                "go on with the same files"
-            )
+    for number, sample in enumerate(islice(trail, place["read"] - trail.read), trail.read):
         if number in waiting:
             waiting[number] = sample
+    within(place["read"], trail.read)
     return list(waiting.items())
 
 
 class Shuffled(Cursor):
+    """Samples drawn from a buffer; `given` of them were, and `buffer` has those that wait, with their numbers."""
+
     def __init__(
         self, trail: Trail, size: int, key: int, given: int = 0, buffer: Sequence[tuple[int, Any]] = ()
     ) -> None:

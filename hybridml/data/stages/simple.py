@@ -28,11 +28,17 @@ class Map(Stage):
     def __init__(self, source: Any, function: Callable[[Any], Any]) -> None:
         self.source, self.function = as_stage(source), function
 
+    @property
+    def chain(self) -> str:  # one `map` more or less changes no place
+        return self.source.chain
+
     def open(self, reading: Reading, place: Any) -> Cursor:
         return Mapped(self.source.open(reading, place), self.function)
 
 
 class Mapped(Through):
+    """Samples that the function makes of those behind."""
+
     def __init__(self, cursor: Cursor, function: Callable[[Any], Any]) -> None:
         super().__init__(cursor)
         self.function = function
@@ -51,12 +57,15 @@ class Batch(Stage):
     def __init__(self, source: Any, batch_size: int, drop_last: bool) -> None:
         self.source, self.drop_last = as_stage(source), drop_last
         self.batch_size = at_least_one("batch", "batch_size", batch_size)
+        self.step = f"batch({self.batch_size}, drop_last=True)" if drop_last else f"batch({self.batch_size})"
 
     def open(self, reading: Reading, place: Any) -> Cursor:
         return Batches(self.source.open(reading, place), self.batch_size, self.drop_last)
 
 
 class Batches(Through):
+    """Batches of so many samples of those behind."""
+
     def __init__(self, cursor: Cursor, batch_size: int, drop_last: bool) -> None:
         super().__init__(cursor)
         self.batch_size, self.drop_last = batch_size, drop_last

@@ -1,6 +1,7 @@
 """Stages: streams that know their place. A stage describes; a run through it has cursors, one for each stage.
 
-A place is plain data (numbers, strings, lists and dicts of them) from which a cursor goes on with the same samples.
+A place is plain data (numbers, strings, lists and dicts of them) from which a cursor goes on with the same samples. It
+means something to one chain of stages, which a state names.
 Only the stage that a program iterates over counts epochs: it tells the stages behind it which one they read.
 """
 
@@ -157,11 +158,8 @@ class Run(Iterator[Any]):
             )
         if self.cursor is None:
             return dict(self.state)
-        return {
-            "epoch": self.reading.epoch,
-            "reader": [self.reading.reader, self.reading.readers],
-            "place": self.cursor.place(),
-        }
+        reader = [self.reading.reader, self.reading.readers]
+        return {**self.state, "reader": reader, "place": self.cursor.place()}
 
 
 class Stage(IterableDataset[Any]):
@@ -169,6 +167,7 @@ class Stage(IterableDataset[Any]):
 
     epoch = 0  # the number of epochs begun
     source: Stage
+    step: str  # behind the source: the method, and those of its arguments that decide which samples come, and when
 
     _run: Run | None = None
     _state: Mapping[str, Any] | None = None  # that was loaded, for the next run
@@ -182,15 +181,23 @@ class Stage(IterableDataset[Any]):
         """The number of the process that reads, and how many do; None where the samples are not divided by these."""
         return self.source.replica
 
+    @property
+    def chain(self) -> str:
+        """The stages up to this one, as a program writes them, with what decides the order of their samples."""
+        return f"{self.source.chain}.{self.step}"
+
     def __iter__(self) -> Iterator[Any]:
         self._run = self.run(self.begin())
         return self._run
 
     def begin(self) -> Mapping[str, Any]:
         """Begins an epoch, for whoever makes runs of it: the state of its beginning, or the one that was loaded."""
-        state = self._state or {"epoch": self.epoch, "reader": None, "place": None}
+        state = self._state or self._beginning()
         self.set_epoch(self.epoch + 1)
         return state
+
+    def _beginning(self) -> dict[str, Any]:
+        return {"epoch": self.epoch, "reader": None, "place": None, "chain": self.chain}
 
     def run(self, state: Mapping[str, Any]) -> Run:
         """The run from a state on."""
@@ -204,14 +211,21 @@ class Stage(IterableDataset[Any]):
         """The place in the present run, of the last ``iter``; behind its end, that of the beginning of the next one."""
         if self._run is not None and not self._run.ended:
             return self._run.state_dict()
-        return dict(self._state or {"epoch": self.epoch, "reader": None, "place": None})
+        return dict(self._state or self._beginning())
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on from there: the next ``iter`` gives the rest of the epoch.
 
-        Raises ArgumentError for the state of something else and, with the first sample, for one of another reader.
+        What decides neither which samples are read nor their order may be other: `map`, sizes of `prefetch`, files of
+        `cache`, folders of shards. Raises ArgumentError for the state of something else, also of other stages, and with
+        the first sample for one of another reader, or where a stream has become shorter (ShardError: a file).
         """
-        check_entries(self, state, "epoch", "reader", "place")
+        check_entries(self, state, "epoch", "reader", "place", "chain")
+        if state["chain"] != self.chain:
+            raise ArgumentError(
+                f"{type(self).__name__}.load_state_dict: the state is of {state['chain']}, this is {self.chain}; make "
+                "the same stages, with the same arguments"
+            )
         self.set_epoch(int(state["epoch"]))
         self._state = state
 
@@ -233,6 +247,10 @@ class Foreign(Stage):
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
 
+    @property
+    def chain(self) -> str:
+        return type(self.dataset).__name__
+
     def open(self, reading: Reading, place: Any) -> Cursor:
         if hasattr(self.dataset, "set_epoch"):
             self.dataset.set_epoch(reading.epoch)
@@ -240,10 +258,11 @@ class Foreign(Stage):
 
 
 class ForeignCursor(Cursor):
+    """Samples of a stream that a program has written, counted."""
+
     def __init__(self, samples: Iterator[Any], given: int) -> None:
         self.samples, self.given = samples, given
-        for _ in islice(samples, given):
-            pass
+        passed_over(samples, given)
 
     def __next__(self) -> Any:
         sample = next(self.samples)
@@ -252,6 +271,21 @@ class ForeignCursor(Cursor):
 
     def place(self) -> int:
         return self.given
+
+
+def passed_over(samples: Iterator[Any], count: int, before: int = 0) -> None:
+    """Reads the samples that were given when a state was taken. Raises ArgumentError where there are fewer."""
+    within(before + count, before + sum(1 for _ in islice(samples, count)))
+
+
+def within(read: int, there: int) -> int:
+    """The number of samples that had been read. Raises ArgumentError where fewer are there."""
+    if there < read:
+        raise ArgumentError(
+            f"load_state_dict: when the state was taken, {read} samples had been read, and now there are {there}; "
+            "go on with the same files"
+        )
+    return read
 
 
 class Trail(Iterator[Any]):

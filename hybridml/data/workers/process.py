@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
@@ -208,13 +209,26 @@ def _leave_the_terminal() -> None:
     """Leaves Ctrl-C to the loader's process, which ends its workers: SIGTERM unwinds what they are doing."""
     signal.set_wakeup_fd(-1)  # an event loop of the parent reads what is written there
     signal.signal(signal.SIGTERM, _end)
+    sys.unraisablehook = partial(_unraisable, sys.unraisablehook)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if SIGNALS:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
 
 
+class Ended(SystemExit):
+    """The end of a worker, as SIGTERM raises it."""
+
+
 def _end(*_: object) -> None:
-    sys.exit(0)
+    raise Ended(0)
+
+
+def _unraisable(before: Callable[[Any], Any], report: Any) -> None:
+    """Ends the worker where its end was raised in a callback that can raise nothing (of a weak reference, in
+    `__del__`): Python would print it and go on. There is nothing to unwind to."""
+    if isinstance(report.exc_value, Ended):
+        os._exit(0)
+    before(report)
 
 
 def use_one_thread() -> None:
