@@ -11,7 +11,7 @@ import threading
 import time
 import weakref
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from itertools import accumulate
@@ -77,13 +77,16 @@ class Timed:
         self.library, self.recorder = stages.code.timed(stages.plan)
         self.step = self.library.address(STEP)
 
-    def use(self, executable: CpuExecutable, timed: bool) -> None:
-        """Makes the timed (or the plain) step that of every later call, those of native entries included."""
-        old, new = (self.plain, self.step) if timed else (self.step, self.plain)
-        executable.step = new
-        for block in entry.blocks:
-            if block.step == old:
-                block.step = new
+
+def use(programs: Mapping[CpuExecutable, Timed], timed: bool) -> None:
+    """Makes the timed (or the plain) steps those of every later call of programs, those of native entries included."""
+    steps: dict[int, int] = {}
+    for executable, of in programs.items():
+        old, new = (of.plain, of.step) if timed else (of.step, of.plain)
+        executable.step = steps[old] = new
+    for block in entry.blocks:  # once for all: a session has thousands
+        if (found := steps.get(block.step)) is not None:
+            block.step = found
 
 
 # A program that has once been profiled keeps its other step for the next time: making one takes milliseconds.
@@ -115,12 +118,11 @@ def launches_timed(executables: Iterable[CpuExecutable]) -> Iterator[list[tuple[
         with _preparing:
             for executable in executables:
                 used[executable] = timed_step(executable)
-        for executable, timed in used.items():
-            timed.use(executable, True)
+        use(used, True)
         yield found
     finally:
+        use(used, False)
         for executable, timed in used.items():
-            timed.use(executable, False)
             found.append((executable, timed.recorder.take()))
         _one.release()
 
@@ -166,8 +168,8 @@ class Recording:
             self.stop = _now()
         watchers.value -= 1
         self._watch.end()
+        use(self._used, False)
         for executable, timed in self._used.items():
-            timed.use(executable, False)
             lost = timed.recorder.lost
             self.launches.append((executable, timed.recorder.take(), lost))
         self.launches += [(executable, spans, 0) for executable, spans in self._gpu.items()]
@@ -293,9 +295,7 @@ class Recording:
         def build(spec: Any) -> Any:
             self._prepare([owner for owner in spec.keep if isinstance(owner, CpuExecutable)])
             made = original(spec)
-            for executable, timed in list(self._used.items()):
-                if timed.plain == spec.step:
-                    timed.use(executable, True)
+            use({one: timed for one, timed in list(self._used.items()) if timed.plain == spec.step}, True)
             return made
 
         return build
@@ -311,7 +311,7 @@ class Recording:
     def _prepare_one(self, executable: CpuExecutable) -> None:
         start = _now()
         timed = self._used[executable] = timed_step(executable)
-        timed.use(executable, True)
+        use({executable: timed}, True)
         self._breaks.append((start, _now()))
 
     def _note(self, name: str, kind: str, entered: int, start: int, compiled: bool = False) -> tuple[str, int]:

@@ -278,7 +278,7 @@ def test_threads_prepare_a_program_once(monkeypatch: pytest.MonkeyPatch) -> None
     for thread in threads:
         thread.join()
     assert len(made) == 1 and executable.step == made[0].step
-    made[0].use(executable, False)
+    record.use({executable: made[0]}, False)
     assert executable.step == plain
 
 
