@@ -113,7 +113,7 @@ def is_in_force(interpreter: object) -> bool:
 
 
 def regions_around() -> Any:
-    """The blocks of the trace in force, each for a process (distributed/placing/regions.py); None where it has none."""
+    """The blocks of the trace in force, in which what a backward computes belongs too; None where it has none."""
     level = interpreter_stack()
     while level is not None:
         found = getattr(level.interpreter, "regions", None)

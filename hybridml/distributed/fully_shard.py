@@ -24,7 +24,7 @@ from ..transforms.checkpoint import checkpoint, recomputed_in
 from .buckets import copy_from
 from .functions import exchanged, scattered_mean
 from .groups import Group, default
-from .placements import Flat, Layout, is_part, place
+from .placements import Flat, Layout, is_part, make_part
 
 M = TypeVar("M", bound=Module)
 Places = Sequence[Place]  # where one parameter is
@@ -164,7 +164,7 @@ def fully_shard(module: M, group: Group | None = None, *, reshard_after_forward:
     for places in found:
         parameter = vars(places[0][0])[places[0][1]]
         layouts.append(Flat(tuple(parameter.shape), parameter.numel(), group.size))
-        place(places, layouts[-1], group)
+        make_part(places, layouts[-1], group)
     forward = ShardedForward(module, group, found, layouts)
     has_blocks = any(isinstance(vars(m).get("forward"), ShardedForward) for m in module.modules())
     forward.reshard = not has_blocks if reshard_after_forward is None else reshard_after_forward

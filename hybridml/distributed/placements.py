@@ -70,7 +70,7 @@ class Placement:
     group: Group
 
 
-def place(places: Sequence[tuple[Module, str]], layout: Layout, group: Group) -> None:
+def make_part(places: Sequence[tuple[Module, str]], layout: Layout, group: Group) -> None:
     """Makes a parameter, which is in all of these places, this process's part of it; it stays the same object."""
     owner, name = places[0]
     parameter = vars(owner)[name]
@@ -86,7 +86,7 @@ _parts: WeakValueDictionary[int, Tensor] = WeakValueDictionary()
 
 
 def is_part(parameter: Tensor) -> bool:
-    """Whether `place` has made the tensor a part."""
+    """Whether `make_part` has made the tensor a part."""
     return _parts.get(id(parameter)) is parameter
 
 

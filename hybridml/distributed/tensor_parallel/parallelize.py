@@ -17,7 +17,7 @@ from ...random import default_generator
 from ..buckets import copy_from
 from ..functions import broadcast
 from ..groups import Group, default
-from ..placements import place
+from ..placements import make_part
 from .redistribute import Axis
 from .styles import ParallelStyle
 
@@ -80,7 +80,7 @@ def parallelize_module(module: M, group: Group | None = None, parallelize_plan: 
     copy_from(0, [*wholes, *module.buffers()], group)
     default_generator.set_state(broadcast(default_generator.get_state(), 0, group))
     for key, layout in layouts.items():
-        place(places[key], layout, group)
+        make_part(places[key], layout, group)
     for layer, style in styles.values():
         object.__setattr__(layer, "forward", ParallelForward(layer, style, group))
     return module
