@@ -24,10 +24,10 @@ class Budget(NamedTuple):
 
 BUDGETS = {
     "hybridml": Budget(
-        101560,
+        101660,
         "values of placed programs in checkpoints, their messages by calls (50); "
         "parts of functions on processes: blocks, homes of tensors (300); "
-        "streams in stages that know their place (770), of shards of four formats (510), their loader (90); "
+        "streams in stages that know their place and chain (830), of shards of four formats (550), their loader (90); "
         "queues of threads, tensors in memory of processes (350); "
         "parameters and state in parts, their checkpoints (520); layers that processes compute together (670); "
         "pipelines (610); costs of collectives, timelines and stragglers of all processes (970), steps of more "
@@ -274,12 +274,12 @@ BUDGETS = {
         "25 walks of graphs, name lists of operations, eleven ways to declare a function",
     ),
     "tests": Budget(
-        100420,
+        100600,
         "values of placed programs that are saved, returned or compared, Jacobians behind collectives (170); "
         "parts of programs on ranks (680); "
         "gradients behind traced forward passes with collectives (190), labels of gathers (15); "
         "sums in memory that is given up, errors behind buckets (50); "
-        "streams in stages and in shards, cut and damaged files (800); "
+        "streams in stages and in shards, cut and damaged files, states of others (970); "
         "queues and their errors (560), memory that processes share (225), threads beside a test (40); "
         "parts of parameters (280), layers in parts (490), pipelines (660), timelines and simulations (720), two hosts "
         "(60), sums where gradients lie (130); "

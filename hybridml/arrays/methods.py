@@ -144,7 +144,7 @@ def share_memory_(self: Tensor) -> Tensor:
     a process) gets a handle and not the data: what either writes in place, the other one reads, also in traced
     functions. Nothing orders such writes. The memory is freed with the last process that has it, however that ends.
     NumPy arrays over the old memory keep that. Raises DeviceError for a tensor that is not on the CPU, ArgumentError
-    for one that is a view or has views, and inside of a traced function.
+    for one that is a view or has views. A traced function that calls it runs eagerly.
     """
     shared_memory.share("share_memory_", [self])
     return self

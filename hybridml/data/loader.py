@@ -139,7 +139,7 @@ class DataLoader:
 
     def __iter__(self) -> Iterator[Any]:
         source, resumed, generator = self._source(), self._resumed, drawn_from(self.generator)
-        now = state_of(source)
+        now = _state_of(source)
         if resumed is None:
             self._epoch = epoch = _Epoch(now, begun=True)
             self._begun += 1
@@ -157,7 +157,7 @@ class DataLoader:
         batches = self._batches(jobs, epoch)
         if resumed is not None:
             restore(source, now)
-        return _counted(batches, epoch)
+        return _Batches(batches, epoch)
 
     def state_dict(self) -> dict[str, Any]:
         """The loader's position: batches given in the present epoch (of the last ``iter``), and the state of the order.
@@ -181,7 +181,7 @@ class DataLoader:
             "batches": epoch.given,
             "begun": epoch.begun,
             "start": epoch.start if epoch.begun else None,
-            "order": state_of(self._source()),
+            "order": _state_of(self._source()),
             "epochs": self._begun,
             "seed": epoch.seed if epoch.begun else None,
             "stream": epoch.place() if epoch.begun else None,
@@ -317,10 +317,28 @@ def _placed(run: Run, epoch: _Epoch, batch: Any) -> Any:
     return batch
 
 
-def _counted(batches: Iterator[Any], epoch: _Epoch) -> Iterator[Any]:
-    def count(batch: Any) -> Any:
-        epoch.given += 1
-        return batch
+def _state_of(source: Any) -> Any:
+    """The state of the next order of a source, also of a stream in stages whose own run has failed."""
+    return source.upcoming() if isinstance(source, Stage) else state_of(source)
 
-    yield from map(count, batches)  # which keeps no batch until the next one is there
-    epoch.given, epoch.begun = 0, False
+
+class _Batches(Iterator[Any]):
+    """The batches of an epoch, counted. One that has raised an error raises it again: the epoch has not ended."""
+
+    def __init__(self, batches: Iterator[Any], epoch: _Epoch) -> None:
+        self.batches, self.epoch = batches, epoch
+        self.error: Exception | None = None
+
+    def __next__(self) -> Any:
+        if self.error is not None:
+            raise self.error
+        try:
+            batch = next(self.batches)
+        except StopIteration:
+            self.epoch.given, self.epoch.begun = 0, False
+            raise
+        except Exception as error:
+            self.error = error
+            raise
+        self.epoch.given += 1
+        return batch

@@ -57,7 +57,7 @@ class _Table(Dataset[Any]):
     def __getitem__(self, index: int) -> Any:
         row = {name: column[0] for name, column in self._rows(self._places(np.array([index]))).items()}
         if self.target is None:
-            return {name: value.item() if value.ndim == 0 else value for name, value in row.items()}
+            return {name: value.item() if isinstance(value, np.generic) else value for name, value in row.items()}
         return self._features(row, ()), row[self.target]
 
     def batch(self, indices: np.ndarray) -> Any:
@@ -270,30 +270,56 @@ class CSVDataset(_Table):
 def read_parquet(path: Name, columns: Sequence[str] | None = None) -> dict[str, np.ndarray]:
     """Reads columns of a Parquet file by their names; needs pyarrow. Columns of lists of one length have two axes.
 
+    Null is NaN among floats, and None in columns of text, bytes, lists and structs, which are Python objects. Raises
+    ArgumentError for null among whole numbers and bools, whose type cannot have it.
+
     >>> read_parquet("table.parquet")  # doctest: +SKIP
     {'size': array([1, 2]), 'price': array([0.5, 1.5])}
     """
     table = _needed("pyarrow.parquet", "pyarrow", "Parquet files").read_table(
         os.fspath(path), columns=None if columns is None else list(columns), use_threads=False
     )
-    return {name: _column(table.column(name)) for name in table.column_names}
+    return {name: _column(f"read_parquet: {path}", name, table.column(name)) for name in table.column_names}
 
 
-def _column(column: Any) -> np.ndarray:
-    found = column.to_numpy() if not hasattr(column, "combine_chunks") else column.combine_chunks().to_numpy(False)
-    if found.dtype == object and len(found) and isinstance(found[0], np.ndarray):
-        if len({row.shape for row in found}) == 1:
-            return np.stack(found)
-    if found.dtype == object and all(isinstance(value, str) for value in found):
-        return found.astype(str)
+def _column(what: str, name: str, column: Any) -> np.ndarray:
+    """A column, or a part of one, whose values have the same types in every part."""
+    values = column.combine_chunks()
+    kind = _without_null(values)
+    if kind is not None:  # pyarrow makes floats of numbers, of another value from 2**53 on, in the parts with null only
+        raise ArgumentError(
+            f"{what} has null in column {name!r} of {kind}; write it filled (pyarrow.compute.fill_null) or as floats "
+            '(column.cast("float64")), or choose other columns with columns='
+        )
+    found: np.ndarray = values.to_numpy(False)
+    if found.dtype == object and len(found):
+        if all(isinstance(row, np.ndarray) for row in found) and len({row.shape for row in found}) == 1:
+            return np.stack(list(found))
+        if all(isinstance(value, str) for value in found):
+            return found.astype(str)
     return found
+
+
+def _without_null(values: Any) -> Any:
+    """The type of whole numbers or bools, also those in lists, among which there is null; None where there is not."""
+    while hasattr(values, "values"):  # of lists
+        values = values.flatten()
+    return values.type if values.null_count and str(values.type).startswith(("int", "uint", "bool")) else None
+
+
+def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Parts of a column one after the other: of objects where lists have other lengths in another part."""
+    if len({part.shape[1:] for part in parts}) > 1:
+        parts = [np.fromiter(part, object, len(part)) for part in parts]
+    return np.concatenate(parts)
 
 
 class ParquetDataset(_Table):
     """Data set of the rows of a Parquet file: dicts of columns, or with a `target` pairs as those of `CSVDataset`.
 
     Needs pyarrow. Row groups are read when a sample of theirs is asked for, and the last two are kept: a shuffled order
-    reads faster where groups are small. Raises ArgumentError for names that are not there.
+    reads faster where groups are small. Null is as in `read_parquet`. Raises ArgumentError for names that are not
+    there, and for null among whole numbers and bools.
 
     >>> ParquetDataset("table.parquet", columns=["size"], target="price")[0]  # doctest: +SKIP
     (array([1.], dtype=float32), np.float64(0.5))
@@ -325,7 +351,7 @@ class ParquetDataset(_Table):
         if found is None:
             names = [*self.names, *(() if self.target is None else (self.target,))]
             table = self.file.read_row_group(number, columns=names, use_threads=False)
-            found = {name: _column(table.column(name)) for name in names}
+            found = {name: _column(f"ParquetDataset: {self.path}", name, table.column(name)) for name in names}
             self.recent = dict([*self.recent.items()][-1:]) | {number: found}  # at once: threads read it
         return found
 
@@ -338,7 +364,7 @@ class ParquetDataset(_Table):
             order.append(chosen)
             parts.append({name: column[places[chosen]] for name, column in self._group(int(number)).items()})
         back = np.argsort(np.concatenate(order)) if order else np.zeros(0, np.int64)
-        return {name: np.concatenate([part[name] for part in parts])[back] for name in parts[0]} if parts else {}
+        return {name: _joined([part[name] for part in parts])[back] for name in parts[0]} if parts else {}
 
 
 def read_image(path: Name, mode: str = "RGB") -> Tensor:

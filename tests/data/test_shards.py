@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import sys
@@ -18,7 +19,16 @@ from hypothesis import strategies as st
 
 import hybridml as hm
 from hybridml import distributed as dist
-from hybridml.data import CSVShards, DataLoader, NumpyDataset, NumpyShards, ParquetShards, ShardError, TarDataset
+from hybridml.data import (
+    CSVShards,
+    DataLoader,
+    NumpyDataset,
+    NumpyShards,
+    ParquetDataset,
+    ParquetShards,
+    ShardError,
+    TarDataset,
+)
 
 
 def write_tar(path: Path, files: list[tuple[str, bytes]], mode: Any = "w", kind: int = tarfile.PAX_FORMAT) -> None:
@@ -261,7 +271,11 @@ def test_columns_have_the_types_of_the_first_rows_or_those_asked_for(tmp_path: P
         ('a,b\n1,"2\n', r"1\.csv, line 2 at byte 4: unexpected end of data"),
         ("a,b\n1,x\n", r"1\.csv, line 2 at byte 4 has 'x' in column 'b', no int; .* dtypes={'b': str}"),
         ("a,b\n1,1_0\n", "has '1_0' in column 'b', no int"),
-        ("a,c\n1,2\n", r"1\.csv has other columns than .*0\.csv: \['a', 'b'\]"),
+        ("a,c\n1,2\n", r"1\.csv has other columns than .*0\.csv: it has \['a', 'c'\], and \['a', 'b'\] are read"),
+        ("a,b,c\n1,2,3\n", "has other columns"),
+        ("a,b,a\n1,2,3\n", "has other columns"),
+        ("\n\n", r"has other columns than .*0\.csv: it has \[\]"),
+        ("", r"1\.csv, line 1 at byte 0: the file has 0 bytes"),
     ],
 )
 def test_damaged_csv_names_the_line_and_the_byte(tmp_path: Path, text: str, words: str) -> None:
@@ -269,6 +283,46 @@ def test_damaged_csv_names_the_line_and_the_byte(tmp_path: Path, text: str, word
     (tmp_path / "1.csv").write_text(text)
     with pytest.raises(ShardError, match=words):
         list(CSVShards(str(tmp_path / "*.csv")))
+
+
+def test_columns_are_found_by_name(tmp_path: Path) -> None:
+    """Also where a run goes on: in the order of each file, without those that are not asked for."""
+    for number, text in enumerate(("a,b,c\n1,x,2\n", "b,c,a\ny,4,3\nz,6,5\n", "a,d,b\n7,8,w\n")):
+        (tmp_path / f"{number}.csv").write_text(text)
+    stream = CSVShards([tmp_path / "0.csv", tmp_path / "1.csv"])
+    run = iter(stream)
+    assert [next(run), next(run)] == [{"a": 1, "b": "x", "c": 2}, {"a": 3, "b": "y", "c": 4}]
+    resumed = CSVShards([tmp_path / "0.csv", tmp_path / "1.csv"])
+    resumed.load_state_dict(stream.state_dict())
+    assert list(resumed) == list(run) == [{"a": 5, "b": "z", "c": 6}]
+    rows = CSVShards(str(tmp_path / "*.csv"), columns=["b", "a"])
+    assert [list(row.values()) for row in rows] == [["x", 1], ["y", 3], ["z", 5], ["w", 7]]
+    (tmp_path / "1.csv").write_text("c,a\n1,2\n")
+    with pytest.raises(ShardError, match=r"1\.csv has other columns than .*0\.csv: .* \['b', 'a'\] are read"):
+        list(CSVShards(str(tmp_path / "*.csv"), columns=["b", "a"]))
+
+
+def test_what_is_no_damage_is_not_called_so(tmp_path: Path) -> None:
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"a,b\n1,2\n"))
+    with pytest.raises(hm.ArgumentError, match=r"CSVShards: .*a\.csv\.gz is compressed, and text is read; unpack it"):
+        CSVShards(tmp_path / "a.csv.gz")
+    for made in (TarDataset, NumpyShards, ParquetShards, CSVShards):
+        with pytest.raises(
+            hm.ArgumentError, match=rf"{made.__name__}: {tmp_path} is a folder; give files, as .*train-"
+        ):
+            made(tmp_path)
+
+
+def test_errors_of_functions_name_the_sample(tmp_path: Path) -> None:
+    path = tmp_path / "0.tar"
+    write_tar_of(path, [1, 2])
+    for workers in (0, 1):
+        with pytest.raises(KeyError, match="png") as error:
+            list(DataLoader(TarDataset(path).map(lambda sample: sample["png"]).map(str), num_workers=workers))
+        assert f"map: of the sample '1' of {path}" in error.value.__notes__
+    with pytest.raises(ZeroDivisionError) as plain:
+        list(hm.data.ChainDataset([[0, {}]]).map(lambda k: 1 / k))
+    assert not hasattr(plain.value, "__notes__")
 
 
 def test_bytes_that_are_no_text_name_the_line(tmp_path: Path) -> None:
@@ -287,6 +341,9 @@ def test_the_type_that_is_advised_reads_the_column(tmp_path: Path, first: str, l
     with pytest.raises(ShardError, match=rf"dtypes={{'a': {advice}}}"):
         list(CSVShards(str(tmp_path / "*.csv")))
     kind = {"float": float, "str": str}[advice]
+    given = {"1": int, "0.5": float, "true": bool}[first]
+    with pytest.raises(ShardError, match=rf"no {given.__name__}; .*dtypes={{'a': {advice}}}"):
+        list(CSVShards(str(tmp_path / "*.csv"), dtypes={"a": given}))
     assert len(list(CSVShards(str(tmp_path / "*.csv"), dtypes={"a": kind}))) == 2
 
 
@@ -301,9 +358,9 @@ def test_files_that_have_no_rows_of_numbers_are_not_called_damaged(tmp_path: Pat
         ("objects.npz", "has Python objects"),
         ("uneven.npz", r"a'?: \(2,\), '?b'?: \(3,\)"),
     ):
-        with pytest.raises(hm.ArgumentError, match=rf"NumpyShards: .*{name}: .*{words}") as error:
+        with pytest.raises(hm.ArgumentError, match=rf"NumpyShards: .*{name}:? .*{words}") as error:
             list(NumpyShards(tmp_path / name))
-        assert "damaged" not in str(error.value)
+        assert "damaged" not in str(error.value) and "NumpyDataset" not in str(error.value)
         with pytest.raises(hm.ArgumentError, match=f"NumpyDataset: .*{words}"):
             NumpyDataset(tmp_path / name)
 
@@ -315,8 +372,9 @@ def test_a_place_behind_the_end_of_a_file_is_an_error(tmp_path: Path, kind: str)
     for _ in range(14):
         next(run)
     state = stream.state_dict()
-    shorter = shards(tmp_path, kind, [4])
+    shorter = shards(tmp_path, kind, [20])
     shorter.load_state_dict(state)
+    shards(tmp_path, kind, [4])
     with pytest.raises(ShardError, match=rf"shard-0\.{kind}, .* the file has "):
         list(shorter)
 
@@ -364,8 +422,61 @@ def test_columns_of_parquet(tmp_path: Path) -> None:
     shards(tmp_path, "parquet", [3])
     x, y = next(iter(ParquetShards(tmp_path / "shard-0.parquet", ["x"], "id")))
     assert x.tolist() == [0, 1] and y == 0
-    with pytest.raises(hm.ArgumentError, match="no column"):
+    with pytest.raises(hm.ArgumentError, match=r"ParquetShards: .*0\.parquet has no column \['z'\]"):
         list(ParquetShards(tmp_path / "shard-0.parquet", ["z"]))
+
+
+# Columns of two row groups, each of two rows, whose samples have these values.
+COLUMNS: dict[str, list[Any]] = {
+    "text": ["a", "b", None, "d"],
+    "bytes": [b"\0a", b"b\0", None, b""],
+    "struct": [{"bytes": b"a", "path": "x"}, {"bytes": None, "path": "y"}, None, {"bytes": b"", "path": ""}],
+    "lists": [[1, 2], [3, 4], None, [5]],
+    "lengths": [[1, 2], [3, 4], [5], [6]],
+    "words": [["a"], ["b", "c"], None, []],
+    "floats": [0.5, 1.5, 2.5, 3.5],
+    "bools": [True, False, True, True],
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_values_of_parquet_that_are_no_numbers_are_pythons(tmp_path: Path, name: str) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    values, path = COLUMNS[name], tmp_path / "0.parquet"
+    pq.write_table(pa.table({name: values, "t": range(4)}), path, row_group_size=2)
+    data, plain = ParquetDataset(path), lambda value: value.tolist() if isinstance(value, np.ndarray) else value
+    for rows in (list(ParquetShards(path)), [data[k] for k in range(4)]):
+        assert [plain(row[name]) for row in rows] == values
+        assert all(row[name] is None for row, value in zip(rows, values, strict=True) if value is None)
+    whole, parts = hm.data.read_parquet(path)[name], data.batch(np.array([3, 0, 2, 1]))[name]
+    assert [plain(value) for value in whole.tolist()] == values
+    assert [plain(parts[k]) for k in (1, 3, 2, 0)] == values if isinstance(parts, list) else len(parts) == 4
+
+
+@pytest.mark.parametrize("values", [[1, 2, 2**53 + 1, None], [True, False, None, True], [[1], [2], [3], [None]]])
+def test_null_among_whole_numbers_names_the_column(tmp_path: Path, values: list[Any]) -> None:
+    """Whose type would depend on the row group, and whose values would not be those of the file."""
+    pa, pq, pc = map(pytest.importorskip, ("pyarrow", "pyarrow.parquet", "pyarrow.compute"))
+    path, table = tmp_path / "0.parquet", pa.table({"id": values, "t": [0, 1, 2, 3]})
+    pq.write_table(table, path, row_group_size=2)
+    for name, use in (
+        ("ParquetShards", lambda: list(ParquetShards(path))),
+        ("ParquetDataset", lambda: ParquetDataset(path)[3]),
+        ("ParquetDataset", lambda: ParquetDataset(path, ["t"], "id").batch(np.arange(4))),
+        ("read_parquet", lambda: hm.data.read_parquet(path)),
+    ):
+        words = rf"{name}: .*0\.parquet has null in column 'id' of (int64|bool); write it filled"
+        with pytest.raises(hm.ArgumentError, match=words):
+            use()
+    assert [row["t"] for row in ParquetShards(path, columns=["t"])] == [0, 1, 2, 3]
+    if 2**53 + 1 in values:  # both ways that the error says
+        for written in (
+            pc.fill_null(table["id"], 0),
+            pc.if_else(pc.less(table["id"], 9), table["id"], None).cast("float64"),
+        ):
+            pq.write_table(pa.table({"id": written}), path, row_group_size=2)
+            types = {type(row["id"]) for row in ParquetShards(path)}
+            assert len(types) == 1
 
 
 def test_what_is_asked_for_must_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -380,6 +491,8 @@ def test_what_is_asked_for_must_be_there(tmp_path: Path, monkeypatch: pytest.Mon
             made([])
         with pytest.raises(hm.ArgumentError, match=f"{made.__name__}: rank must be 0 to num_replicas - 1, got 2 of 2"):
             made(path, num_replicas=2, rank=2)
+        with pytest.raises(hm.ArgumentError, match=f"{made.__name__}: rank must be .*, got '0' of 2"):
+            made(path, num_replicas=2, rank="0")
         with pytest.raises(hm.ArgumentError, match=f"{made.__name__}: give num_replicas and rank, or neither"):
             made(path, rank=0)
     with pytest.raises(hm.ArgumentError, match=r"has no column \['y', 'z'\]; it has \['id', 'text', 'x'\]"):

@@ -35,12 +35,15 @@ def test_states_of_others_are_refused(tmp_path: Path) -> None:
             hm.ArgumentError, match=r"the state is of reader 0 of 2, this is reader \d of \d; go on with"
         ):
             list(other)
-    with pytest.raises(hm.ArgumentError, match="needs what state_dict gave; epoch, reader, place, chain is missing"):
+    with pytest.raises(
+        hm.ArgumentError, match="needs what state_dict gave; epoch, reader, place, chain, files is missing"
+    ):
         source.load_state_dict({})
     whole = source.shuffle(20, seed=0)
     next(iter(whole))
-    shorter = shards(tmp_path, [5, 0, 0]).shuffle(20, seed=0)
+    shorter = source.shuffle(20, seed=0)
     shorter.load_state_dict(whole.state_dict())
+    shards(tmp_path, [5, 0, 0])
     with pytest.raises(
         hm.ArgumentError, match="13 samples had been read, and now there are 5; go on with the same files"
     ):
@@ -63,11 +66,9 @@ CHAINS: dict[str, Callable[[Any], Any]] = {
     "Count.cache | in a file": lambda source: Count(9).cache(Path(source.paths[0]).parent / "kept"),
     "Count.prefetch": lambda source: Count(9).prefetch(2),
     "Count.prefetch | another buffer": lambda source: Count(9).prefetch(3),
-    "NumpyShards('0.npy' to '2.npy', files: 3).prefetch": lambda source: source.prefetch(2),
-    "NumpyShards('0.npy' to '2.npy', files: 3)": lambda source: source,
-    "NumpyShards('0.npy' to '2.npy', files: 3).interleave(2)": lambda source: source.interleave(2),
-    "NumpyShards('0.npy' to '1.npy', files: 2)": lambda source: NumpyShards(source.paths[:2]),
-    "NumpyShards('2.npy' to '2.npy', files: 1)": lambda source: NumpyShards(source.paths[2]),
+    "NumpyShards.prefetch": lambda source: source.prefetch(2),
+    "NumpyShards": lambda source: source,
+    "NumpyShards.interleave(2)": lambda source: source.interleave(2),
     "ChainDataset([Count, Count.cache])": lambda source: Count(9) + Count(9).cache(),
     "ChainDataset([Count, Count]).interleave(2)": lambda source: (Count(9) + Count(9)).interleave(2),
     "ChainDataset([Count.cache, Count])": lambda source: Count(9).cache() + Count(9),
@@ -89,6 +90,41 @@ def test_a_state_is_of_one_chain(tmp_path: Path) -> None:
                 taker = DataLoader(make(source), None) if "batches" in state else make(source)
                 with nullcontext() if ours == theirs else pytest.raises(hm.ArgumentError, match=words):
                     taker.load_state_dict(state)
+
+
+# Sizes of files after some of sizes 5, 2, 6 (of 128 bytes and 8 a row), and what is said of them.
+OTHERS: dict[str, tuple[list[int], str]] = {
+    "longer": ([5, 3, 6], "file 1 was '1.npy' of 144 bytes, and here it is '1.npy' of 152 bytes"),
+    "fewer": ([5, 2], "file 2 was '2.npy' of 176 bytes, and here it is none"),
+    "more": ([5, 2, 6, 1], "file 3 was none, and here it is '3.npy' of 136 bytes"),
+}
+
+
+@pytest.mark.parametrize("how", OTHERS)
+@pytest.mark.parametrize(
+    "stages", [plain, lambda s: s.interleave(2).shuffle(3, seed=0), lambda s: Count(2) + s.map(plain)]
+)
+def test_a_state_is_of_the_files_that_it_was_taken_with(tmp_path: Path, stages: Callable[[Any], Any], how: str) -> None:
+    """Wherever they lie: by their names, order and sizes."""
+    sizes, words = OTHERS[how]
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir(), there.mkdir()
+    stream, loader = stages(shards(here, [5, 2, 6])), DataLoader(stages(shards(here, [5, 2, 6])), None)
+    run, batches = iter(stream), iter(loader)
+    next(run), next(batches)
+    states = stream.state_dict(), loader.state_dict()
+    rest = values(run), values(batches)
+    same = stages(shards(there, [5, 2, 6])), DataLoader(stages(shards(there, [5, 2, 6])), None)
+    other = stages(shards(there, sizes)), DataLoader(stages(shards(there, sizes)), None)
+    for k, state in enumerate(states):
+        with pytest.raises(hm.ArgumentError, match=re.escape(f"the state is of other files: {words}; go on with the")):
+            other[k].load_state_dict(state)
+        shards(there, [5, 2, 6])
+        same[k].load_state_dict(state)
+        assert values(same[k]) == rest[k]
+    swapped = stages(NumpyShards([here / f"{k}.npy" for k in (1, 0, 2)]))
+    with pytest.raises(hm.ArgumentError, match=r"file 0 was '0\.npy' of 168 bytes, and here it is '1\.npy'"):
+        swapped.load_state_dict(states[0])
 
 
 def test_a_loader_takes_no_state_of_another_kind_of_order(tmp_path: Path) -> None:

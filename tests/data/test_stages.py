@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hybridml as hm
-from hybridml.data import ChainDataset, DataLoader, NumpyShards
+from hybridml.data import ChainDataset, DataLoader, Dataset, NumpyShards
 from tests.support.loaders import lists
 from tests.support.streams import STAGES, Count, plain, shards, tenfold, values
 
@@ -248,6 +248,32 @@ def test_an_error_is_raised_again_and_leaves_nothing_out(stage: str) -> None:
     mended = DataLoader(STAGES["map"](Count(9), 2, Path()), 3)
     mended.load_state_dict(loader.state_dict())
     assert [*got, *lists(mended)] == [[0, 10, 20], [30, 40, 50], [60, 70, 80]]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("staged", [True, False])
+def test_a_loader_raises_an_error_again_and_begins_again(staged: bool, workers: int) -> None:
+    """Whatever has become of the stream's own run: an epoch does not end early without a word."""
+    stream = Count(9).map(fails_at(4))
+    with pytest.raises(ZeroDivisionError):
+        list(stream)
+    loader = DataLoader(stream if staged else Failing(), 3, num_workers=workers)
+    for _ in range(2):
+        batches = iter(loader)
+        got = [next(batches).tolist()]
+        with pytest.raises(ZeroDivisionError, match="sample 4"):
+            got.extend(batch.tolist() for batch in batches)
+        with pytest.raises(ZeroDivisionError, match="sample 4"):
+            next(batches)
+        assert loader.state_dict()["batches"] == len(got) and got[0] == [0, 1, 2]
+
+
+class Failing(Dataset[int]):
+    def __len__(self) -> int:
+        return 9
+
+    def __getitem__(self, index: int) -> int:
+        return fails_at(4)(index)
 
 
 def noisy(sample: Any) -> Any:

@@ -54,7 +54,7 @@ rest = [batch.tolist() for batch in batches], [int(sample) for sample in samples
 loader, other = hm.data.DataLoader(stream(), 2), stream()
 assert manager.restore({"loader": loader, "stream": other}) == 1
 assert ([batch.tolist() for batch in loader], [int(sample) for sample in other]) == rest
-print("resumed", len(rest[1]))
+print(f"resumed {len(rest[1])}\\n", end="")  # at once: processes share the output
 """
 
 

@@ -15,6 +15,7 @@ from ..readers import KINDS, UTF8, parsed
 from ..stages.stage import Cursor
 from .shard import Name, ShardError, Shards, reading_of
 
+GZIP = b"\x1f\x8b"  # the beginning of its files
 SHOWN = 1000  # rows of the first file that decide the types of columns
 
 
@@ -23,11 +24,13 @@ class CSVShards(Shards):
 
     paths: a file, a pattern ("train-*.csv", in alphabetical order) or a list of them, divided as those of `NumpyShards`
     are. `columns` chooses columns. `dtypes` gives their types (int, float, bool, str) by name; others are found in the
-    first 1000 rows of the first file, as `read_csv` does. Files are read line by line; the bytes of `encoding` end
-    lines as those of UTF-8 do.
+    first 1000 rows of the first file, as `read_csv` does. With a `header` columns are found by name: their order is
+    each file's own, and those that `columns` does not choose may be others. Files are read line by line; the bytes of
+    `encoding` end lines as those of UTF-8 do.
 
-    Raises FileNotFoundError where nothing matches, ArgumentError for columns that are not there and for other types;
-    ShardError, with the file, the line and the byte where it begins, for lines that do not have the columns or types.
+    Raises FileNotFoundError where nothing matches, ArgumentError for columns that are not there, for other types and
+    for compressed files; ShardError for a file that is empty or has other columns, and with the file, the line and the
+    byte where it begins for lines that do not have the columns or types.
 
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
@@ -65,10 +68,19 @@ class CSVShards(Shards):
         wanted = list(columns or known)
         fields = {name: [row[k] for row in rows if len(row) == len(known)] for k, name in enumerate(known)}
         found = {name: parsed(fields[name])[0] for name in wanted}
-        self.known, self.types = known, {name: (dtypes or {}).get(name, found[name]) for name in wanted}
+        self.known, self.exact = known, columns is None
+        self.types = {name: (dtypes or {}).get(name, found[name]) for name in wanted}
 
     def shard(self, path: str, first: int, step: int, place: Any) -> Cursor:
-        return Rows(self, Lines(path, self.delimiter, self.encoding, *(place or [])[:2]), first, step, place)
+        begin = Lines(path, self.delimiter, self.encoding)
+        names = next(begin, []) if self.header else self.known
+        if any(names.count(name) != 1 for name in self.types) or (self.exact and {*names} != {*self.known}):
+            raise ShardError(
+                f"CSVShards: {path} has other columns than {self.paths[0]}: it has {names}, and {list(self.types)} are "
+                "read; write these, each once, or choose others with columns="
+            )
+        lines = begin if place is None else Lines(path, self.delimiter, self.encoding, *place[:2])
+        return Rows(self, names, lines, first, step, place)
 
 
 @dataclass
@@ -86,8 +98,10 @@ def text_lines(path: str, encoding: str, at: Place) -> Iterator[str]:
     """The lines of a file from a place on, which goes along."""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
-        if at.offset > size:
+        if not size or at.offset > size:
             raise ValueError(f"the file has {size} bytes")
+        if file.read(len(GZIP)) == GZIP:
+            raise ArgumentError(f"CSVShards: {path} is compressed, and text is read; unpack it (gunzip)")
         file.seek(at.offset)
         for line in file:
             at.offset, at.line = at.offset + len(line), at.line + 1
@@ -116,20 +130,18 @@ class Lines(Iterator[list[str]]):
 class Rows(Cursor):
     """Every `step`-th row of a file, whose place is the byte and the line where the next one begins, and its number."""
 
-    def __init__(self, shards: CSVShards, lines: Lines, first: int, step: int, place: Any) -> None:
-        self.shards, self.lines, self.first, self.step = shards, lines, first, step
+    def __init__(self, shards: CSVShards, names: list[str], lines: Lines, first: int, step: int, place: Any) -> None:
+        self.lines, self.first, self.step, self.count = lines, first, step, len(names)
         self.number = 0 if place is None else place[2]
-        self.kept = [(shards.known.index(name), name, kind) for name, kind in shards.types.items()]
-        if place is None and shards.header and next(lines, shards.known) != shards.known:
-            raise ShardError(f"CSVShards: {lines.path} has other columns than {shards.paths[0]}: {shards.known}")
+        self.kept = [(names.index(name), name, kind) for name, kind in shards.types.items()]
 
     def __next__(self) -> dict[str, Any]:
         while True:
             where = str(self.lines.at)
             row = next(self.lines)
             self.number += 1
-            if len(row) != len(self.shards.known):
-                raise self._error(where, f"has {len(row)} fields, not {len(self.shards.known)}")
+            if len(row) != self.count:
+                raise self._error(where, f"has {len(row)} fields, not {self.count}")
             if (self.number - 1) % self.step == self.first:
                 return {name: self._value(row[k], name, kind, where) for k, name, kind in self.kept}
 
@@ -140,8 +152,9 @@ class Rows(Cursor):
         try:
             return KINDS[kind][0](field)
         except ValueError:
-            wider = float if kind is int and parsed([field])[0] is float else str
-            hint = f"give the type of the column, as dtypes={{{name!r}: {wider.__name__}}}"
+            hint = f"write one{' or nothing' * (kind is float)}, or read text, dtypes={{{name!r}: str}}, and use `map`"
+            if kind is int and parsed([field])[0] is float:
+                hint = f"dtypes={{{name!r}: float}} reads it"
             raise self._error(where, f"has {field!r} in column {name!r}, no {kind.__name__}; {hint}") from None
 
     def _error(self, where: str, what: str) -> ShardError:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import glob
 import os
+import stat
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from zipfile import BadZipFile
+
+import numpy as np
 
 from hybridml_compiler.errors import ArgumentError, HybridmlError
 
@@ -36,13 +39,13 @@ class Shards(Parts):
         self.paths = [path for pattern in given for path in found(name, os.fspath(pattern))]
         if not self.paths:
             raise ArgumentError(f"{name}: needs at least one file")
-        first, last = (os.path.basename(self.paths[k]) for k in (0, -1))  # folders may be others
-        self.whole = f"{name}({first!r} to {last!r}, files: {len(self.paths)})"
+        self.whole, self.files = name, "\n".join(described(name, path) for path in self.paths)
         if (num_replicas is None) != (rank is None):
             raise ArgumentError(f"{name}: give num_replicas and rank, or neither, got {num_replicas} and {rank}")
         self._replica = hooks.processes() if num_replicas is None or rank is None else (rank, num_replicas)
-        if not 0 <= self._replica[0] < self._replica[1]:
-            raise ArgumentError(f"{name}: rank must be 0 to num_replicas - 1, got {rank} of {num_replicas}")
+        are_whole = all(isinstance(number, int | np.integer) for number in self._replica)
+        if not are_whole or not 0 <= self._replica[0] < self._replica[1]:
+            raise ArgumentError(f"{name}: rank must be 0 to num_replicas - 1, got {rank!r} of {num_replicas!r}")
 
     @property
     def replica(self) -> tuple[int, int]:
@@ -70,6 +73,15 @@ def found(name: str, pattern: str) -> list[str]:
     return paths
 
 
+def described(name: str, path: str) -> str:
+    """The name and the size of a file, without its folder, which may be another one when a state is loaded. Raises
+    ArgumentError for a folder."""
+    about = os.stat(path)
+    if stat.S_ISDIR(about.st_mode):
+        raise ArgumentError(f"{name}: {path} is a folder; give files, as {os.path.join(path, 'train-*')!r}")
+    return f"{os.path.basename(path)!r} of {about.st_size} bytes"
+
+
 @contextmanager
 def reading_of(name: str, path: str, place: str) -> Iterator[None]:
     """Raises ShardError, with the file and the place in it, for what a library says of a damaged file; what a data set
@@ -77,7 +89,8 @@ def reading_of(name: str, path: str, place: str) -> Iterator[None]:
     try:
         yield
     except ArgumentError as error:
-        raise ArgumentError(f"{name}: {path}: {error}") from error
+        what = str(error).partition(": ")[2]  # behind the name of that data set
+        raise ArgumentError(f"{name}: {what if what.startswith(path) else f'{path}: {what}'}") from error
     except (HybridmlError, FileNotFoundError):
         raise
     except (OSError, ValueError, EOFError, zlib.error, BadZipFile) as error:

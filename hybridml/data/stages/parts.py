@@ -18,10 +18,11 @@ Opener = Callable[[Any], Cursor]  # of a part, from a place in it on (None: from
 
 
 class Parts(Stage):
-    """Base of streams of parts: subclasses write `parts`, and put what these are into `whole`."""
+    """Base of streams of parts: subclasses write `parts`, and put what these are into `whole` and `files`."""
 
     cycle_length = 1
     whole: str  # the parts, as `chain` has them
+    files = ""  # of the parts
 
     @property
     def chain(self) -> str:
@@ -94,6 +95,7 @@ class ChainDataset(Parts):
     def __init__(self, datasets: Iterable[Any]) -> None:
         self.datasets = list(datasets)
         self.whole = f"ChainDataset([{', '.join(as_stage(dataset).chain for dataset in self.datasets)}])"
+        self.files = "\n".join(files for dataset in self.datasets if (files := as_stage(dataset).files))
 
     @property
     def replica(self) -> tuple[int, int] | None:

@@ -49,6 +49,10 @@ class Mapped(Through):
             return self.function(sample)
         except StopIteration as error:  # which would end the stream without a word
             raise RuntimeError("map: the function raised StopIteration") from error
+        except Exception as error:
+            if isinstance(sample, dict) and "__key__" in sample:
+                error.add_note(f"map: of the sample {sample['__key__']!r} of {sample.get('__url__')}")
+            raise
 
 
 class Batch(Stage):

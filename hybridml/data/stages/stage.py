@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import Any, Generic, TypeVar
 
 from hybridml_compiler.errors import ArgumentError
@@ -186,18 +186,25 @@ class Stage(IterableDataset[Any]):
         """The stages up to this one, as a program writes them, with what decides the order of their samples."""
         return f"{self.source.chain}.{self.step}"
 
+    @property
+    def files(self) -> str:
+        """The names and sizes of the files that are read, a line each: one string, which costs little in each state."""
+        return self.source.files
+
     def __iter__(self) -> Iterator[Any]:
         self._run = self.run(self.begin())
         return self._run
 
     def begin(self) -> Mapping[str, Any]:
         """Begins an epoch, for whoever makes runs of it: the state of its beginning, or the one that was loaded."""
-        state = self._state or self._beginning()
+        state = self.upcoming()
         self.set_epoch(self.epoch + 1)
         return state
 
-    def _beginning(self) -> dict[str, Any]:
-        return {"epoch": self.epoch, "reader": None, "place": None, "chain": self.chain}
+    def upcoming(self) -> dict[str, Any]:
+        """The state with which the next epoch begins, whatever has become of the present run."""
+        beginning = {"epoch": self.epoch, "reader": None, "place": None, "chain": self.chain, "files": self.files}
+        return dict(self._state or beginning)
 
     def run(self, state: Mapping[str, Any]) -> Run:
         """The run from a state on."""
@@ -211,20 +218,28 @@ class Stage(IterableDataset[Any]):
         """The place in the present run, of the last ``iter``; behind its end, that of the beginning of the next one."""
         if self._run is not None and not self._run.ended:
             return self._run.state_dict()
-        return dict(self._state or self._beginning())
+        return self.upcoming()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on from there: the next ``iter`` gives the rest of the epoch.
 
         What decides neither which samples are read nor their order may be other: `map`, sizes of `prefetch`, files of
-        `cache`, folders of shards. Raises ArgumentError for the state of something else, also of other stages, and with
-        the first sample for one of another reader, or where a stream has become shorter (ShardError: a file).
+        `cache`, folders of shards. Raises ArgumentError for the state of something else, also of other stages and of
+        files with other names or sizes, and with the first sample for one of another reader, or where a stream has
+        become shorter (ShardError: a file).
         """
-        check_entries(self, state, "epoch", "reader", "place", "chain")
+        check_entries(self, state, "epoch", "reader", "place", "chain", "files")
         if state["chain"] != self.chain:
             raise ArgumentError(
                 f"{type(self).__name__}.load_state_dict: the state is of {state['chain']}, this is {self.chain}; make "
                 "the same stages, with the same arguments"
+            )
+        if state["files"] != self.files:
+            pairs = zip_longest(state["files"].split("\n"), self.files.split("\n"), fillvalue="none")
+            number, (there, here) = next((k, pair) for k, pair in enumerate(pairs) if pair[0] != pair[1])
+            raise ArgumentError(
+                f"{type(self).__name__}.load_state_dict: the state is of other files: file {number} was {there}, and "
+                f"here it is {here}; go on with the same files, or begin the epoch again"
             )
         self.set_epoch(int(state["epoch"]))
         self._state = state
@@ -243,6 +258,7 @@ class Foreign(Stage):
     is how many were given: a run from there reads them again."""
 
     replica = None
+    files = ""
 
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
