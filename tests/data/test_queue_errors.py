@@ -211,6 +211,7 @@ def test_ctrl_c_ends_a_wait(traced: bool) -> None:
     program = f"""
 import os, signal, threading, time
 import hybridml as hm
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 queue = hm.data.Queue(1, ())
 take = hm.trace(lambda: queue.dequeue()) if {traced} else queue.dequeue
 queue.enqueue(1.0)

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
+from hybridml_compiler.locks import lock
+
 from ...core.context import no_grad
 from ...core.tensor import Tensor
 from ..functions import broadcast
@@ -61,16 +63,20 @@ class Homes:
 
 
 _of_group: WeakKeyDictionary[Group, Homes] = WeakKeyDictionary()
+_known = lock()  # ranks may be threads
 
 
 def homes_of(group: Group) -> Homes:
     """The homes of tensors in a group."""
-    return _of_group.setdefault(group, Homes())
+    with _known:
+        return _of_group.setdefault(group, Homes())
 
 
 def home_of(t: Tensor) -> Home | None:
     """The group and the rank that have the present value of a tensor; None where all have it."""
-    for group, homes in list(_of_group.items()):
+    with _known:
+        known = list(_of_group.items())
+    for group, homes in known:
         rank = homes.home(t)
         if rank is not None:
             return Home(group, rank)
