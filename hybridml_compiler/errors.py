@@ -258,10 +258,15 @@ class CollectiveError(RuntimeError):
         super().__init__(with_location(message))
 
 
-class OutOfRangeError(RuntimeError):
-    """A queue that is closed and has no more elements, or fewer than are asked for: the end of its data.
+class _QueueError(RuntimeError):
+    """Base of what queues raise. Not a HybridmlError, as those of a compiled step are raised by running it again."""
 
-    Not a HybridmlError, as those of a compiled step are raised by running it again.
+    def __init__(self, message: str) -> None:
+        super().__init__(with_location(message))
+
+
+class OutOfRangeError(_QueueError):
+    """A queue that is closed and has no more elements, or fewer than are asked for: the end of its data.
 
     >>> import hybridml as hm
     >>> queue = hm.data.Queue(4, ())
@@ -272,14 +277,9 @@ class OutOfRangeError(RuntimeError):
     hybridml_compiler.errors.OutOfRangeError: dequeue: ... is closed and has no more elements...
     """
 
-    def __init__(self, message: str) -> None:
-        super().__init__(with_location(message))
 
-
-class CancelledError(RuntimeError):
+class CancelledError(_QueueError):
     """A queue that is closed and takes no more elements.
-
-    Not a HybridmlError, as those of a compiled step are raised by running it again.
 
     >>> import hybridml as hm
     >>> queue = hm.data.Queue(4, ())
@@ -289,9 +289,6 @@ class CancelledError(RuntimeError):
         ...
     hybridml_compiler.errors.CancelledError: enqueue: ... is closed...
     """
-
-    def __init__(self, message: str) -> None:
-        super().__init__(with_location(message))
 
 
 class LinAlgError(HybridmlError, np.linalg.LinAlgError):

@@ -7,7 +7,7 @@ array is: processes that move other things are told so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,8 @@ import numpy as np
 from .. import dtypes
 from ..aval import Aval
 from ..errors import ArgumentError, DTypeError, ShapeError
-from .effects import ALONE, START, TOKEN, after, check_token, effect
-from .op import REQUIRED, Asynchronous, ErrorSample, Op, Sample
+from .effects import ALONE, START, TOKEN, after, check_token, effect, to_token
+from .op import REQUIRED, Op
 from .samples import fails
 
 REDUCTIONS = ("sum", "mean", "prod", "max", "min")
@@ -31,59 +31,20 @@ def _nothing(token: np.ndarray, shape: tuple[int, ...], dtype: Any, **_: Any) ->
     return np.zeros(shape, dtype), after(token)
 
 
-def _checked(name: str, token: Aval, **params: Any) -> dict[str, Any]:
+def _check(name: str, token: Aval, *, size: Any = 1, reduce: str = "sum", **_: Any) -> None:
     check_token(name, token)
-    size, reduce = params.get("size", 1), params.get("reduce", "sum")
     if not isinstance(size, int) or size < 1:
         raise ArgumentError(f"{name}: size is the number of processes of the group, got {size!r}")
     if reduce not in REDUCTIONS:
         raise ArgumentError(f"{name}: op is one of {', '.join(REDUCTIONS)}, got {reduce!r}")
-    return params
 
 
 def _row(
-    name: str,
-    doc: str,
-    infer: Callable[..., Any],
-    alone: Callable[..., Any] = _kept,
-    *,
-    inputs: tuple[str, ...] = ("x", "token"),
-    results: tuple[str, ...] = ("result", "token"),
-    samples: Sequence[Mapping[str, Any]] = ({},),
-    error_samples: Callable[[], Any] = tuple,
-    asynchronous: Asynchronous = "",
-    **params: Any,
-) -> Op:
-    """A row with a token; `params` with their defaults, beside the group."""
-    arrays = (np.arange(6.0).reshape(2, 3), START)[-len(inputs) :]
-    least = {key: (2,) if key == "shape" else dtypes.float32 for key, value in params.items() if value is REQUIRED}
-
-    def canon(*avals: Aval, **given: Any) -> dict[str, Any]:
-        return _checked(name, avals[-1], **given)
-
-    def refused() -> Iterator[ErrorSample]:
-        yield from error_samples()
-        yield fails(ShapeError, "the token must be", *arrays[:-1], (3,), group=ALONE, **least)
-
-    return Op(
-        name,
-        "effect",
-        public=False,
-        inputs=inputs,
-        results=results,
-        params={"group": REQUIRED, **params},
-        canon=canon,
-        infer=infer,
-        eager=effect(name, "group", alone),
-        samples=lambda rng: (Sample(arrays, {"group": ALONE, **given}, grad=False) for given in samples),
-        error_samples=refused,
-        vjp=(None,) * len(inputs),
-        fails=True,  # it is computed where nobody reads its result: the others wait for it
-        asynchronous=asynchronous,
-        unify=(),
-        cost=0.0,
-        doc=doc,
-    )
+    name: str, doc: str, infer: Callable[..., Any], alone: Callable[..., Any] = _kept, **given: Any
+) -> Op:  # fmt: skip
+    """A row of a group, by default of an array, of which it makes another one."""
+    usual = {"inputs": ("x", "token"), "results": ("result", "token")}
+    return effect(name, doc, infer, alone, owner="group", check=_check, **usual | given)
 
 
 def _same(x: Aval, token: Aval, **_: Any) -> tuple[Aval, Aval]:
@@ -135,10 +96,6 @@ def _received(token: Aval, *, shape: tuple[int, ...], dtype: Any, **_: Any) -> t
     return Aval(tuple(shape), dtypes.canonical(dtype)), TOKEN
 
 
-def _token(*_: Any, **__: Any) -> Aval:
-    return TOKEN
-
-
 all_reduce = _row(
     "all_reduce",
     "The sum of x over the processes of a group, in each of them; or the mean, product, maximum or minimum.",
@@ -151,9 +108,7 @@ all_reduce = _row(
     ),
 )
 broadcast_from = _row("broadcast_from", "x of the process `root`, in each process.", _same, root=0)
-all_gather = _row(
-    "all_gather", "The x of all processes after each other, along the first axis.", _gathered, size=1, label=""
-)
+all_gather = _row("all_gather", "The x of all processes after each other, along the first axis.", _gathered, **_PARTS)
 reduce_scatter = _row(
     "reduce_scatter",
     "The part of the sum of x over the processes that belongs to this one, along the first axis.",
@@ -174,7 +129,7 @@ all_to_all = _row(
 send_to = _row(
     "send_to",
     "Gives x to the process `peer`, which receives it.",
-    _token,
+    to_token,
     lambda x, token, **_: after(token),
     results=(),
     asynchronous="send",
@@ -197,7 +152,7 @@ receive_from = _row(
 barrier = _row(
     "barrier",
     "A token once all processes of the group have come here.",
-    _token,
+    to_token,
     lambda token, **_: after(token),
     inputs=("token",),
     results=(),
@@ -205,7 +160,7 @@ barrier = _row(
 placed = _row(
     "placed",
     "A token once all processes of the group have begun a program that they compute together, each its part of a plan.",
-    _token,
+    to_token,
     lambda token, **_: after(token),
     inputs=("token",),
     results=(),
@@ -215,7 +170,7 @@ placed = _row(
 all_reduce_start = _row(
     "all_reduce_start",
     "Begins to add up x over the processes, while the program goes on; `all_reduce_wait` has the sum for the token.",
-    _token,
+    to_token,
     lambda x, token, **_: after(token),
     results=(),
     asynchronous="start",

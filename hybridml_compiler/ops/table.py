@@ -43,21 +43,8 @@ from .op import Op
 
 _ROOMS = (
     *(elementwise, analytic, comparison, movement, diagonal, windows, pooling, reduction, cumulative, contraction),
-    *(
-        complex,
-        floats,
-        fourier,
-        convolution,
-        gather,
-        scatter,
-        sorting,
-        creation,
-        random,
-        devices,
-        effects,
-        collectives,
-        queues,
-    ),
+    *(complex, floats, fourier, convolution, gather, scatter, sorting, creation, random, devices),
+    *(effects, collectives, queues),
     *(systems, factorizations, ldl, linalg),
     *(special, zeta, incomplete_gamma, incomplete_beta, exact, numpy_functions),
 )

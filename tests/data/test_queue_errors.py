@@ -151,7 +151,7 @@ def test_what_does_not_fit_is_refused(traced: bool) -> None:
         (ArgumentError, "dequeue_many: count must be", lambda: queue.dequeue_many(3)),
         (ArgumentError, "dequeue: timeout is a number", lambda: queue.dequeue(timeout=-1)),
         (ArgumentError, "dequeue: not inside of vmap", lambda: hm.vmap(lambda x: x + queue.dequeue()[0])(hm.zeros(4))),
-        (ArgumentError, "dequeue: not inside of hm.checkpoint", lambda: hm.checkpoint(lambda: queue.dequeue()[0])),
+        (ArgumentError, "dequeue: not inside of hm.checkpoint", lambda: hm.checkpoint(lambda: queue.dequeue(1)[0])),
     ]:
         with pytest.raises(error, match=text):
             in_style(traced, call)()

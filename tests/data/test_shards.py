@@ -96,7 +96,7 @@ def numbers(sizes: list[int]) -> list[int]:
 def test_each_sample_is_one_readers_who_goes_on_anywhere(
     kind: str, sizes: list[int], replicas: int, cycle: int, buffer: int
 ) -> None:
-    """Of any number of processes and shards, from behind every sample, through JSON."""
+    """Any number of processes resumes any number of shards behind every sample, from states that went through JSON."""
     with tempfile.TemporaryDirectory() as text:
         shards(Path(text), kind, sizes)
         _, made, number = FORMATS[kind]

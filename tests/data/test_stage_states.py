@@ -76,7 +76,7 @@ CHAINS: dict[str, Callable[[Any], Any]] = {
 
 
 def test_a_state_is_of_one_chain(tmp_path: Path) -> None:
-    """Of each chain, in each: from the middle and from the beginning, by itself and in a loader."""
+    """Each chain refuses the state of each other one, from the middle and the beginning, by itself and in a loader."""
     source = shards(tmp_path, [5, 2, 6])
     for given, made in CHAINS.items():
         stream, loader = made(source), DataLoader(made(source), None)
@@ -148,7 +148,7 @@ def test_a_loader_takes_no_state_of_another_kind_of_order(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("stage", ["map", "prefetch", "cache", "shuffle"])
 def test_a_place_behind_the_end_is_an_error(stage: str) -> None:
-    """Of a stream that has become shorter."""
+    """The stream has become shorter since its state was taken."""
     long, short = (STAGES[stage](Count(count), 3, Path()) for count in (9, 4))
     run = iter(long)
     for _ in range(7):

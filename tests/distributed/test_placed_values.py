@@ -49,7 +49,7 @@ def evaluation(model: Any, ranks: list[int]) -> Any:
 
 @pytest.mark.parametrize("first", [False, True], ids=["behind", "before"])
 def test_other_programs_find_what_one_has_updated(first: bool) -> None:
-    """Those that read parameters on other ranks, whether they were there before or not, and eager code."""
+    """Programs that read parameters on other ranks get them, whether they were there before or not."""
     alone = mlp()
     trained("mlp", alone, everywhere, 2, True)
     wanted = evaluation(alone, [0, 0, 0])(batch()[0]).item()
@@ -253,7 +253,7 @@ def test_blocks_of_two_groups_are_an_error() -> None:
 
 
 def test_a_checkpoint_has_the_values_of_all_processes(tmp_path: Path) -> None:
-    """Of parameters, buffers and the state of an optimizer, whichever process has updated them."""
+    """Parameters, buffers and the state of an optimizer are saved from whichever process has updated them."""
 
     def trainer(on: Block) -> tuple[Any, Any, Any]:
         model = models.pop()

@@ -343,7 +343,7 @@ def test_the_compiler_leaves_small_work_to_one_rank() -> None:
 
 
 def test_stages_of_a_pipeline_are_blocks() -> None:
-    """What `pipeline` cuts, `device_of` places."""
+    """The stages that `pipeline` cuts are blocks of `device_of`."""
     pipe = dist.pipeline(mlp(), hm.ShapeDtypeStruct((24, 8), hm.float32), 2)
     wanted = mlp()(batch()[0]).sum().item()
 

@@ -18,7 +18,7 @@ X = np.random.default_rng(0).standard_normal((12, 4)).astype(np.float32)
 
 
 def exchanged(y: hm.Tensor) -> hm.Tensor:
-    """What the first process sends: the others' receive."""
+    """The square of y in the first process; in the others y times what the first one sends."""
     if dist.get_rank() == 0:
         return y * y + sum(dist.send(y, k) for k in range(1, dist.get_world_size()))
     return y * dist.recv(y, 0)
@@ -31,6 +31,24 @@ EXCHANGES: dict[str, Callable[[hm.Tensor], hm.Tensor]] = {
     "reduce_scatter": dist.reduce_scatter,
     "all_to_all": dist.all_to_all,
     "twice": lambda y: dist.all_reduce(dist.all_reduce(y) * y),
+}  # fmt: skip
+
+
+def of_all(combine: Callable[[hm.Tensor, hm.Tensor], hm.Tensor]) -> Callable[..., list[hm.Tensor]]:
+    return lambda a, b: [combine(a, b)] * 2
+
+
+ALONE: dict[str, Callable[..., list[hm.Tensor]]] = {  # the results of both processes, from what both give
+    "sum": of_all(lambda a, b: a + b),
+    "mean": of_all(lambda a, b: (a + b) / 2),
+    "prod": of_all(lambda a, b: a * b),
+    "max": of_all(hm.maximum),
+    "min": of_all(hm.minimum),
+    "broadcast": lambda a, b: [b * a, b * b],
+    "all_gather": of_all(lambda a, b: hm.concat([a, b])),
+    "reduce_scatter": lambda a, b: [(a + b)[:2], (a + b)[2:]],
+    "all_to_all": lambda a, b: [hm.concat([a[:2], b[:2]]), hm.concat([a[2:], b[2:]])],
+    "twice": lambda a, b: [(a + b) * (a + b)] * 2,
 }  # fmt: skip
 
 
@@ -62,6 +80,23 @@ def gradients(exchange: Callable[[hm.Tensor], hm.Tensor], traced: bool, order: i
 def test_gradients_are_those_of_the_eager_forward(name: str, order: int) -> None:
     found, expected = (np.array(gradients(EXCHANGES[name], traced, order)) for traced in (True, False))
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("name", EXCHANGES)
+def test_gradients_are_those_of_the_sum_over_processes(name: str, order: int) -> None:
+    expected: list[list[Any]] = [[], []]
+    for k in range(3):
+        ws = [hm.tensor([0.5, -1.5, 2.0, 1.0], dtype=hm.float64, requires_grad=True) for _ in range(2)]
+        ys = [w * hm.tensor(X[2 * k + rank], dtype=hm.float64) for rank, w in enumerate(ws)]
+        losses = [(made**3).sum() for made in ALONE[name](*ys)]
+        if order == 2:
+            firsts = hm.autograd.grad(losses[0] + losses[1], ws, create_graph=True)
+            losses = [(first * first).sum() for first in firsts]
+        (losses[0] + losses[1]).backward()
+        for found, loss, w in zip(expected, losses, ws, strict=True):
+            found += [loss.item(), *w.grad.tolist()]
+    np.testing.assert_allclose(gradients(EXCHANGES[name], False, order), expected, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", EXCHANGES)
