@@ -274,10 +274,10 @@ BUDGETS = {
         "25 walks of graphs, name lists of operations, eleven ways to declare a function",
     ),
     "tests": Budget(
-        100600,
+        100650,
         "values of placed programs that are saved, returned or compared, Jacobians behind collectives (170); "
         "parts of programs on ranks (680); "
-        "gradients behind traced forward passes with collectives (190), labels of gathers (15); "
+        "gradients behind traced forward passes with collectives (220), labels of gathers (15); "
         "sums in memory that is given up, errors behind buckets (50); "
         "streams in stages and in shards, cut and damaged files, states of others (970); "
         "queues and their errors (560), memory that processes share (225), threads beside a test (40); "
